@@ -1,0 +1,87 @@
+"""Every error that hdpmf raises on purpose.
+
+The tree::
+
+    HdpmfError                 anything below; catch this to catch us
+    ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, wrong columns, empty)
+    ├── DatasetError           a data set that is absent, unreachable, or not what it should be
+    ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1
+    ├── ConfigError            an option with a value that makes no sense
+    ├── NotFittedError         a model used before ``fit``
+    ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
+    ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
+    ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
+    ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
+    └── MissingExtraError      an optional dependency is needed; the message has the install command
+
+Each class carries the exit code that the command line ends with. Messages say what was wrong, where, and what to
+do; they never contain a rating, a privacy weight or a user vector.
+"""
+
+from __future__ import annotations
+
+
+class HdpmfError(Exception):
+    """Base of every error that hdpmf raises on purpose."""
+
+    exit_code = 1
+
+
+class RatingsError(HdpmfError):
+    """Ratings that cannot be used as they are."""
+
+    exit_code = 3
+
+
+class DatasetError(HdpmfError):
+    """A data set is absent, unreachable, or not what it should be."""
+
+    exit_code = 4
+
+
+class PrivacyError(HdpmfError):
+    """A privacy weight, ratio or budget is outside what it may be."""
+
+    exit_code = 5
+
+
+class ConfigError(HdpmfError):
+    """An option has a value that makes no sense."""
+
+    exit_code = 2
+
+
+class NotFittedError(HdpmfError):
+    """A model was used before ``fit``."""
+
+    exit_code = 2
+
+
+class UnknownIdError(HdpmfError):
+    """A user or item that the model has never seen, where no fallback makes sense."""
+
+    exit_code = 3
+
+
+class ProtocolError(HdpmfError):
+    """A message is malformed, out of turn, or asks for more than it may."""
+
+    exit_code = 6
+
+
+class ModelFileError(HdpmfError):
+    """A saved model is missing, corrupted, truncated or from a newer version."""
+
+    exit_code = 7
+
+
+class StorageError(HdpmfError):
+    """The disk refused; nothing was half-written."""
+
+    exit_code = 8
+
+
+class MissingExtraError(HdpmfError):
+    """An optional dependency is needed for this."""
+
+    exit_code = 9
