@@ -1,0 +1,307 @@
+"""Original ids of users and items, and their positions 0, 1, 2, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpmf.errors import RatingsError, UnknownIdError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Id: TypeAlias = int | str
+Codes: TypeAlias = NDArray[np.int32]
+
+# Ids are kept in fixed-width arrays, so a single runaway id (a broken file) would blow up all of them.
+MAX_ID_LENGTH = 256
+
+
+class IdIndex:
+    """Sorted, unique ids of one kind (all integers or all strings); an id's position is its code.
+
+    Args:
+        ids: The ids, in any order, without repetition.
+    """
+
+    __slots__ = ("_ids", "_lookup", "_positions")
+
+    def __init__(self, ids: Iterable[Id] | NDArray[Any]) -> None:
+        array = _id_array(ids, "id")
+        if len(array) > 1 and not bool(np.all(array[:-1] < array[1:])):
+            array = np.sort(array)
+            if bool(np.any(array[:-1] == array[1:])):
+                raise RatingsError("an id index cannot hold an id twice; pass each id once")
+        array = array.copy() if array is ids or array.base is not None else array
+        array.flags.writeable = False
+        self._ids: NDArray[Any] = array
+        self._lookup: Codes | None = None
+        self._positions: dict[Id, int] | None = None
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The ids in order: int64, or fixed-width text. Read-only."""
+        return self._ids
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the ids are integers (otherwise they are strings)."""
+        return self._ids.dtype.kind == "i"
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IdIndex):
+            return NotImplemented
+        return self is other or (
+            self.is_integer == other.is_integer and np.array_equal(self._ids, other._ids)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._ids.dtype.kind, len(self._ids)))
+
+    def __reduce__(self) -> tuple[type[IdIndex], tuple[NDArray[Any]]]:
+        return (IdIndex, (self._ids,))
+
+    def __repr__(self) -> str:
+        return f"IdIndex({len(self):,} {'integer' if self.is_integer else 'string'} ids)"
+
+    def __contains__(self, value: object) -> bool:
+        return bool(self.find([cast("Id", value)])[0] >= 0)
+
+    def find(self, values: Iterable[Id] | NDArray[Any]) -> Codes:
+        """Look up codes, with -1 for every id that is not in the index.
+
+        Types count: the string ``"7"`` is not the integer 7. Use `parse` for text typed by a person.
+        """
+        integers = _as_integers(values)
+        if integers is not None:
+            return self._find_integers(integers) if self.is_integer else np.full(len(integers), -1, np.int32)
+        if self._positions is None:
+            self._positions = {value: code for code, value in enumerate(self._ids.tolist())}
+        get = self._positions.get
+        listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        return np.fromiter((get(value, -1) for value in listed), np.int32, len(listed))
+
+    def codes(self, values: Iterable[Id] | NDArray[Any]) -> Codes:
+        """Look up codes of ids that must all be in the index.
+
+        Raises:
+            UnknownIdError: Some id is not in the index.
+        """
+        found = self.find(values)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            raise UnknownIdError(
+                f"{len(missing):,} of {len(found):,} ids are unknown, the first at position {missing[0]:,} "
+                f"(counting from 0); this index has {len(self):,} {self._kind()} ids"
+            )
+        return found
+
+    def code(self, value: Id) -> int:
+        """Look up the code of one id, or raise `UnknownIdError`."""
+        found = int(self.find([value])[0])
+        if found < 0:
+            raise UnknownIdError(
+                f"unknown id {value!r}: it is none of the {len(self):,} {self._kind()} ids here"
+            )
+        return found
+
+    def parse(self, text: str) -> Id:
+        """Turn text from a command line into an id of this index.
+
+        Raises:
+            UnknownIdError: The text is no id of this index.
+        """
+        value: Id = text
+        if self.is_integer:
+            try:
+                value = int(text)
+            except ValueError:
+                raise UnknownIdError(
+                    f"unknown id {text!r}: the {len(self):,} ids here are integers"
+                ) from None
+        self.code(value)
+        return value
+
+    def _kind(self) -> str:
+        return "integer" if self.is_integer else "string"
+
+    def _find_integers(self, values: NDArray[np.int64]) -> Codes:
+        if not len(self._ids) or not len(values):
+            return np.full(len(values), -1, np.int32)
+        low, high = int(self._ids[0]), int(self._ids[-1])
+        inside = (values >= low) & (values <= high)
+        if high - low < 4 * len(self._ids) + 1024:  # dense ids: one table beats a binary search per value
+            if self._lookup is None:
+                lookup = np.full(high - low + 1, -1, np.int32)
+                lookup[self._ids - low] = np.arange(len(self._ids), dtype=np.int32)
+                self._lookup = lookup
+            return np.where(inside, self._lookup[np.where(inside, values, low) - low], np.int32(-1))
+        position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(np.int32)
+        return np.where(self._ids[position] == values, position, np.int32(-1))
+
+
+def factorise(values: Any, what: str = "id") -> tuple[IdIndex, Codes]:
+    """Split ids into an index and one code per row.
+
+    Args:
+        values: Integers or strings: an array, a sequence or a polars series.
+        what: The column's name, for messages.
+
+    Raises:
+        RatingsError: An id is missing, or is neither an integer nor a string.
+    """
+    if type(values).__module__.startswith("polars"):
+        return _factorise_series(values, what)
+    array = _id_array(values, what)
+    if array.dtype.kind == "i":
+        return _factorise_integers(array)
+    import polars as pl
+
+    return _factorise_series(pl.Series(array.tolist(), dtype=pl.String), what)
+
+
+def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:
+    """Make the index of all ids of both."""
+    if first == second:
+        return first
+    if first.is_integer != second.is_integer:
+        raise RatingsError(
+            f"{what} ids are integers in one table and strings in the other: write them the same way"
+        )
+    return IdIndex(np.union1d(first.ids, second.ids))
+
+
+def _as_integers(values: Any) -> NDArray[np.int64] | None:
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "i":
+            return values.astype(np.int64, copy=False)
+        return None
+    if isinstance(values, range) or (isinstance(values, (list, tuple)) and set(map(type, values)) == {int}):
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:  # beyond 64 bits: no id of ours, and the dictionary will say so
+            return None
+    return None
+
+
+def _id_array(values: Any, what: str) -> NDArray[Any]:
+    """Bring ids into int64 or fixed-width text, or say in which row that fails."""
+    array = values if isinstance(values, np.ndarray) else None
+    if array is None:
+        listed = list(values)
+        array = np.empty(len(listed), dtype=object)
+        array[:] = listed
+    if array.ndim != 1:
+        raise RatingsError(f"column '{what}' must have one dimension, not {array.ndim}")
+    kind = array.dtype.kind
+    if kind in "iu":
+        if kind == "u" and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+            raise RatingsError(f"column '{what}' has integers beyond 64 bits with sign: pass them as strings")
+        return array.astype(np.int64, copy=False)
+    if kind == "f":
+        return _integral(array, what)
+    if kind == "U":
+        return _checked_text(array.tolist(), what)
+    if kind in "OT":
+        return _id_array_of_objects(array.tolist(), what)
+    raise RatingsError(f"column '{what}' has type {array.dtype}: ids must be integers or strings")
+
+
+def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
+    types = set(map(type, listed))
+    if types <= {int} or all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types):
+        try:
+            return np.array(listed, dtype=np.int64)
+        except OverflowError:
+            raise RatingsError(
+                f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
+            ) from None
+    if all(issubclass(kind, str) for kind in types):
+        return _checked_text(listed, what)
+    for row, value in enumerate(listed, start=1):
+        if value is None or value != value:
+            raise _missing(what, row)
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
+            raise RatingsError(
+                f"column '{what}', row {row:,}: an id must be an integer or a string, not {type(value).__name__}"
+            )
+    raise RatingsError(f"column '{what}' mixes integers and strings: make all its ids strings")
+
+
+def _integral(array: NDArray[Any], what: str) -> NDArray[np.int64]:
+    bad = np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        raise _missing(what, int(bad[0]) + 1)
+    # 2**53 is where float64 stops telling neighbouring integers apart.
+    bad = np.flatnonzero((array != np.floor(array)) | (np.abs(array) > 2**53))
+    if len(bad):
+        raise RatingsError(
+            f"column '{what}', row {bad[0] + 1:,}: an id must be an integer or a string, not a fraction"
+        )
+    return array.astype(np.int64)
+
+
+def _checked_text(listed: list[str], what: str) -> NDArray[np.str_]:
+    for row, text in enumerate(listed, start=1):
+        if not text:
+            raise _missing(what, row)
+        if len(text) > MAX_ID_LENGTH or "\0" in text:
+            raise _unfit(what, row)
+    # An explicit width keeps an empty column a text column.
+    return np.array(listed, dtype=f"<U{max(map(len, listed), default=1)}")
+
+
+def _missing(what: str, row: int) -> RatingsError:
+    return RatingsError(f"column '{what}', row {row:,}: the id is missing; remove the row or give it an id")
+
+
+def _unfit(what: str, row: int) -> RatingsError:
+    return RatingsError(
+        f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} characters or contains NUL; "
+        "is this the right column?"
+    )
+
+
+def _factorise_integers(array: NDArray[np.int64]) -> tuple[IdIndex, Codes]:
+    if not len(array):
+        return IdIndex(array), np.empty(0, np.int32)
+    low, high = int(array.min()), int(array.max())
+    if high - low < 4 * len(array) + 1024:  # dense ids need no sort
+        offsets = array - low
+        present = np.zeros(high - low + 1, dtype=bool)
+        present[offsets] = True
+        lookup = (np.cumsum(present, dtype=np.int32) - 1).astype(np.int32)
+        return IdIndex(np.flatnonzero(present) + low), lookup[offsets]
+    ids, codes = np.unique(array, return_inverse=True)
+    return IdIndex(ids), codes.astype(np.int32)
+
+
+def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
+    """Let polars do it: ten million Python strings would take a minute and a gigabyte."""
+    import polars as pl
+
+    if series.null_count():
+        raise _missing(what, int(series.is_null().arg_true()[0]) + 1)
+    if series.dtype.is_integer() or series.dtype.is_float():
+        return _factorise_integers(cast("NDArray[np.int64]", _id_array(series.to_numpy(), what)))
+    if series.dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    if series.dtype != pl.String:
+        return factorise(np.array([*series.to_list(), None], dtype=object)[:-1], what)
+    unique = series.unique().sort()
+    lengths = unique.str.len_chars()
+    unfit = unique.filter(
+        (lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True)
+    )
+    if len(unfit):
+        row = int(series.is_in(unfit.implode()).arg_true()[0]) + 1
+        raise _missing(what, row) if series[row - 1] == "" else _unfit(what, row)
+    codes = series.cast(pl.Enum(unique)).to_physical().to_numpy().astype(np.int32)
+    width = int(cast("int", lengths.max() or 1))
+    return IdIndex(np.array(unique.to_list(), dtype=f"<U{width}")), codes

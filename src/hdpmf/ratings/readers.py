@@ -1,0 +1,282 @@
+"""Reading rating files: CSV, TSV, ``::``-separated and Parquet, plain or gzip-compressed.
+
+Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries underneath do not
+get out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.ratings.frames import COLUMNS, Columns, columns_of_frame, match_columns
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_BOM = b"\xef\xbb\xbf"
+# Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's own "unit
+# separator": no text field has it.
+_UNIT = b"\x1f"
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+) -> Columns:
+    """Read the columns of a file; see `Ratings.read` for the arguments."""
+    return parse_columns(
+        read_bytes(path),
+        os.path.basename(os.fspath(path)),
+        columns=columns,
+        separator=separator,
+        header=header,
+    )
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, unpacked if it is gzip-compressed."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise RatingsError(f"there is no file {os.fspath(path)}; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise RatingsError(f"could not read {os.fspath(path)!r}: {reason}") from error
+    return decompress(data, os.path.basename(os.fspath(path)))
+
+
+def decompress(data: bytes, origin: str) -> bytes:
+    """Unpack gzip, whatever the file is called; leave everything else as it is."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RatingsError(
+            f"{origin}: the gzip file is truncated or corrupted; get it again from where it came"
+        ) from error
+
+
+def parse_columns(
+    data: bytes,
+    origin: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+) -> Columns:
+    """Find the columns in the content of a file."""
+    if data.startswith(_PARQUET):
+        return _parse_parquet(data, origin, columns)
+    return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header)
+
+
+def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None) -> Columns:
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise RatingsError(
+            f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
+        ) from error
+    return columns_of_frame(frame, columns, origin)
+
+
+def _parse_text(
+    data: bytes, origin: str, columns: Mapping[str, str] | None, separator: str | None, header: bool | None
+) -> Columns:
+    if separator is not None and (not separator or separator in ("\n", "\r", '"')):
+        raise ConfigError("separator must be one or more characters other than a line end or a quote")
+    first = _first_line(data)
+    if not first.strip():
+        raise RatingsError(f"{origin}: the file is empty or begins with an empty line; it has no ratings")
+    if b"\0" in first:
+        raise RatingsError(f"{origin}: this is not a text file; give a CSV, TSV, '::' or Parquet file")
+    mark = separator.encode() if separator is not None else _guess_separator(first)
+    quoted = mark in (b",", b";")
+    fields = [_unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)]
+    if header is None:
+        header = columns is not None or len(fields) < 3 or not _is_number(fields[2])
+    if len(mark) > 1:
+        if _UNIT in data:
+            raise RatingsError(f"{origin}: control characters between the fields; is this a rating file?")
+        data, mark = data.replace(mark, _UNIT), _UNIT
+    if header:
+        try:
+            names = [field.decode() for field in fields]
+        except UnicodeDecodeError:
+            raise _not_utf8(origin) from None
+        found = match_columns(names, columns, origin)
+        if len(set(names)) != len(names):
+            raise RatingsError(f"{origin}: two columns have the same name")
+    elif columns is not None:
+        raise ConfigError("columns= names columns of a header, but the file is read without one")
+    else:
+        if len(fields) not in (3, 4):
+            raise RatingsError(
+                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but this one "
+                f"has {len(fields)}; check the separator or add a header line"
+            )
+        names = list(COLUMNS[: len(fields)])
+        found = {name: name for name in names}
+    return _typed(_TextTable(data, origin, names, mark.decode(), header, quoted), found)
+
+
+class _TextTable:
+    """The content of a delimited file and how to cut it."""
+
+    def __init__(
+        self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool
+    ) -> None:
+        self.data, self.origin, self.names = data, origin, names
+        self.mark, self.header, self.quoted = mark, header, quoted
+
+    def frame(self, types: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+        import polars as pl
+
+        # By position: names in the file could be anything, and repeat what the engine reserves.
+        places = {name: f"column_{place}" for place, name in enumerate(self.names, start=1)}
+        frame = pl.read_csv(
+            io.BytesIO(self.data),
+            has_header=False,
+            skip_lines=1 if self.header else 0,
+            separator=self.mark,
+            quote_char='"' if self.quoted else None,
+            schema={place: types.get(name, pl.String) for name, place in places.items()},
+            columns=[places[name] for name in types],
+        )
+        return frame.select(pl.col(places[name]).alias(name) for name in types)
+
+
+def _typed(table: _TextTable, found: dict[str, str]) -> Columns:
+    """Parse as numbers straight away, which is fast, and as text only where that fails."""
+    import polars as pl
+
+    foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
+    numeric: dict[str, type[pl.DataType]] = {
+        found["user"]: pl.Int64,
+        found["item"]: pl.Int64,
+        found["rating"]: pl.Float64,
+    }
+    if "timestamp" in found:
+        numeric[found["timestamp"]] = pl.Int64
+    try:
+        frame = table.frame(numeric)
+    except foreign:
+        try:
+            frame = table.frame(dict.fromkeys(numeric, pl.String))
+        except foreign as error:
+            raise _unreadable(table) from error
+    if not len(frame):
+        raise RatingsError(f"{table.origin}: there are no ratings in it; at least one row is needed")
+    times = found.get("timestamp")
+    return Columns(
+        user=_parsed_ids(frame[found["user"]]),
+        item=_parsed_ids(frame[found["item"]]),
+        rating=_parsed_numbers(frame[found["rating"]], "rating", table.origin).to_numpy(),
+        timestamp=None if times is None else _parsed_times(frame[times], table.origin).to_numpy(),
+    )
+
+
+def _parsed_ids(series: pl.Series) -> pl.Series:
+    """Make ids integers if every one of them is an integer."""
+    import polars as pl
+
+    if series.dtype != pl.String:
+        return series
+    series = series.str.strip_chars()
+    numbers = series.cast(pl.Int64, strict=False)
+    return series if numbers.null_count() else numbers
+
+
+def _parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
+    import polars as pl
+
+    numbers = series
+    if series.dtype == pl.String:
+        numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        row = int(numbers.is_null().arg_true()[0])
+        problem = "is missing" if series[row] in (None, "") else "is not a number"
+        raise RatingsError(
+            f"{origin}: column '{what}', row {row + 1:,}: {problem}; correct or remove the row "
+            "(or check the separator)"
+        )
+    return numbers
+
+
+def _parsed_times(series: pl.Series, origin: str) -> pl.Series:
+    """Read seconds since 1970, or dates as ISO 8601 writes them."""
+    import polars as pl
+
+    if series.dtype == pl.String:
+        text = series.str.strip_chars().str.replace("T", " ", literal=True).str.strip_suffix("Z")
+        if not text.cast(pl.Float64, strict=False).is_not_null().any():
+            for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d"):
+                dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
+                if not dates.null_count():
+                    return dates.dt.epoch("s")
+    return _parsed_numbers(series, "timestamp", origin)
+
+
+def _unreadable(table: _TextTable) -> RatingsError:
+    try:
+        table.data.decode()
+    except UnicodeDecodeError:
+        return _not_utf8(table.origin)
+    mark = table.mark.encode()
+    for row, line in enumerate(table.data.splitlines(), start=0 if table.header else 1):
+        if line.count(mark) >= len(table.names) and not table.quoted:
+            return RatingsError(
+                f"{table.origin}: row {row:,} has more than {len(table.names)} fields; correct or remove it"
+            )
+    return RatingsError(
+        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not closed; check the "
+        "file and the separator"
+    )
+
+
+def _not_utf8(origin: str) -> RatingsError:
+    return RatingsError(
+        f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again"
+    )
+
+
+def _first_line(data: bytes) -> bytes:
+    end = data.find(b"\n")
+    return data if end < 0 else data[:end]
+
+
+def _guess_separator(line: bytes) -> bytes:
+    for mark in (b"::", b"\t", b",", b";", b"|"):
+        if line.count(mark) >= 2:
+            return mark
+    return b" " if line.strip().count(b" ") >= 2 else b","
+
+
+def _unquote(field: bytes) -> bytes:
+    field = field.strip()
+    return field[1:-1] if len(field) >= 2 and field[:1] == field[-1:] == b'"' else field
+
+
+def _is_number(field: bytes) -> bool:
+    if not field:
+        return True  # a rating that is missing, and the message about it will say so
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
