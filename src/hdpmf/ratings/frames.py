@@ -82,18 +82,19 @@ def columns_of_frame(frame: Any, wanted: Mapping[str, str] | None, origin: str) 
     found = match_columns(table.columns, wanted, origin)
     times = found.get("timestamp")
     return Columns(
-        user=_ids(table[found["user"]]),
-        item=_ids(table[found["item"]]),
+        user=_ids(table[found["user"]], "user", origin),
+        item=_ids(table[found["item"]], "item", origin),
         rating=_numbers(table[found["rating"]], "rating", origin),
         timestamp=None if times is None else _numbers(table[times], "timestamp", origin),
     )
 
 
-def _ids(series: Any) -> Any:
+def _ids(series: Any, what: str, origin: str) -> Any:
     """Hand ids on as integers in an array or text in a polars series, the two that are fast."""
     import narwhals as nw
 
-    if series.dtype.is_integer() and not series.null_count():
+    _refuse_missing(series, what, origin)
+    if series.dtype.is_integer():
         return series.to_numpy()
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
         import polars as pl
@@ -116,11 +117,10 @@ def _polars(series: Any) -> Any:
 def _numbers(series: Any, what: str, origin: str) -> Any:
     import narwhals as nw
 
-    if series.dtype.is_temporal() and series.dtype in (nw.Datetime, nw.Date):
-        if series.null_count():
-            row = int(np.argmax(series.is_null().to_numpy())) + 1
-            raise RatingsError(f"{origin}: column '{what}', row {row:,}: the time is missing")
-        return series.cast(nw.Datetime("us")).dt.timestamp("us").to_numpy() // 1_000_000
+    _refuse_missing(series, what, origin)
+    if series.dtype in (nw.Datetime, nw.Date):
+        moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
+        return moments.dt.timestamp("us").to_numpy() // 1_000_000
     if series.dtype.is_numeric():
         if series.null_count():
             row = int(np.argmax(series.is_null().to_numpy())) + 1
@@ -135,6 +135,12 @@ def _numbers(series: Any, what: str, origin: str) -> Any:
                 raise RatingsError(f"{origin}: column '{what}', row {row:,}: not a number")
         return listed
     raise RatingsError(f"{origin}: column '{what}' must hold numbers, not {series.dtype}")
+
+
+def _refuse_missing(series: Any, what: str, origin: str) -> None:
+    if series.null_count():
+        row = int(np.argmax(series.is_null().to_numpy())) + 1
+        raise RatingsError(f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -215,13 +215,16 @@ def _id_array(values: Any, what: str) -> NDArray[Any]:
 
 def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
     types = set(map(type, listed))
-    if types <= {int} or all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types):
-        try:
+    whole = all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types)
+    try:
+        if whole:
             return np.array(listed, dtype=np.int64)
-        except OverflowError:
-            raise RatingsError(
-                f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
-            ) from None
+        if all(issubclass(kind, (float, int, np.integer, np.floating)) and kind is not bool for kind in types):
+            return _integral(np.array(listed, dtype=np.float64), what)
+    except OverflowError:
+        raise RatingsError(
+            f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
+        ) from None
     if all(issubclass(kind, str) for kind in types):
         return _checked_text(listed, what)
     for row, value in enumerate(listed, start=1):
@@ -229,7 +232,8 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
             raise _missing(what, row)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
             raise RatingsError(
-                f"column '{what}', row {row:,}: an id must be an integer or a string, not {type(value).__name__}"
+                f"column '{what}', row {row:,}: an id must be an integer or a string, "
+                f"not {type(value).__name__}"
             )
     raise RatingsError(f"column '{what}' mixes integers and strings: make all its ids strings")
 

@@ -1,7 +1,7 @@
 """Reading rating files: CSV, TSV, ``::``-separated and Parquet, plain or gzip-compressed.
 
-Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries underneath do not
-get out.
+Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries underneath
+do not get out.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _parse_text(
     else:
         if len(fields) not in (3, 4):
             raise RatingsError(
-                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but this one "
-                f"has {len(fields)}; check the separator or add a header line"
+                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but "
+                f"this one has {len(fields)}; check the separator or add a header line"
             )
         names = list(COLUMNS[: len(fields)])
         found = {name: name for name in names}
@@ -244,8 +244,8 @@ def _unreadable(table: _TextTable) -> RatingsError:
                 f"{table.origin}: row {row:,} has more than {len(table.names)} fields; correct or remove it"
             )
     return RatingsError(
-        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not closed; check the "
-        "file and the separator"
+        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not closed; "
+        "check the file and the separator"
     )
 
 

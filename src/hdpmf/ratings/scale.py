@@ -79,7 +79,8 @@ class RatingScale:
     def clip(self, values: float | NDArray[np.floating]) -> float | NDArray[np.floating]:
         """Bring numbers into the scale."""
         if isinstance(values, np.ndarray):
-            return np.clip(values, self.low, self.high)
+            clipped: NDArray[np.floating] = np.clip(values, self.low, self.high)
+            return clipped
         return min(max(float(values), self.low), self.high)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Cutting ratings into training and test.
 
-Every split is per user, made of whole-array operations (a sort of random keys within users), and the same for the
-same seed. The parts keep both id indexes of the whole, so codes mean the same thing in each of them.
+Every split is per user, made of whole-array operations (a sort of random keys within users), and the same for
+the same seed. The parts keep both id indexes of the whole, so codes mean the same thing in each of them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hdpmf.ratings.table import Ratings
 def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
     """Hold out ratings of each user, chosen at random.
 
-    A user with ``per_user`` ratings or fewer keeps one of them in training and gives the rest to the test; a user
-    with a single rating gives none.
+    A user with ``per_user`` ratings or fewer keeps one of them in training and gives the rest to the test; a
+    user with a single rating gives none.
 
     Args:
         ratings: What to split.
@@ -45,8 +45,8 @@ def leave_one_out(ratings: Ratings, *, rng: RngLike = 0) -> tuple[Ratings, Ratin
 def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[Ratings, Ratings]]:
     """Go through ``k`` pairs of training and validation; each rating is in exactly one validation part.
 
-    Each user's ratings are dealt out evenly, beginning at a random fold, so that the folds are of nearly equal
-    size. A user with a single rating is absent from the training part of the fold that has it.
+    Each user's ratings are dealt out evenly, beginning at a random fold, so that the folds are of nearly
+    equal size. A user with a single rating is absent from the training part of the fold that has it.
     """
     if not _is_count(k) or k < 2:
         raise ConfigError("k must be an integer of at least 2")
@@ -72,8 +72,8 @@ def _rank_within_user(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give each rating a random place among its user's ratings; also return the ratings per user."""
     n = len(ratings)
-    # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort makes ties fall
-    # the same way on every processor.
+    # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort makes ties
+    # fall the same way on every processor.
     keys = ratings.user_codes.astype(np.uint64) << np.uint64(32)
     keys |= generator.integers(0, 2**32, size=n, dtype=np.uint64)
     order = np.argsort(keys, kind="stable")
@@ -85,4 +85,4 @@ def _rank_within_user(
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1

@@ -2,8 +2,8 @@
 
 Items have genres; genres have directions in a small space of tastes; users like some directions and dislike
 others. A rating is an average plus the user's and the item's bias, plus how well the two match, plus chance,
-rounded to stars. A few items are rated by many and most by few, and the same goes for how much users rate. Users
-rate what they like a little more often than what they do not, as people do.
+rounded to stars. A few items are rated by many and most by few, and the same goes for how much users rate.
+Users rate what they like a little more often than what they do not, as people do.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _draw_world(
 
 
 def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> NDArray[np.int64]:
-    """Share out ratings in proportion to activity, at least one and at most ``n_items`` each, exactly in sum."""
+    """Share out ratings in proportion to activity, between one and ``n_items`` each, exactly in sum."""
     # The cap bends proportions, so the factor that makes the sum right is found by halving.
     low, high = 0.0, n_ratings / float(activity.min()) + 1
     for _ in range(100):
@@ -156,8 +156,8 @@ def _draw_pairs(world: _World, generator: np.random.Generator) -> tuple[NDArray[
     user_codes = np.repeat(np.arange(len(world.counts), dtype=np.int32), world.counts)
     item_codes = np.empty(len(user_codes), dtype=np.int32)
     starts = np.cumsum(world.counts) - world.counts
-    # Drawing one at a time wastes draws on a user who rates much of what there is; drawing for all items at once
-    # wastes them on everyone else.
+    # Drawing one at a time wastes draws on a user who rates much of what there is; drawing for all items at
+    # once wastes them on everyone else.
     many = world.counts * 8 >= n_items
     left = [_draw_few(world, users, starts, item_codes, generator) for users in _by_ratings(world, ~many)]
     everyone_left = np.concatenate([np.flatnonzero(many), *left])
@@ -181,7 +181,7 @@ def _draw_few(
     item_codes: NDArray[np.int32],
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw items by popularity, keep what the user would watch and each item once; return users still short."""
+    """Draw items by popularity, keep what the user would watch, once each; return users still short."""
     n_items = len(world.popularity)
     cumulated = np.cumsum(world.popularity)
     wanted = world.counts[users]
@@ -237,7 +237,8 @@ def _match(world: _World, users: NDArray[np.integer], items: NDArray[np.integer]
 
 def _interest(match: NDArray[np.float32]) -> NDArray[np.float32]:
     """Give the chance that someone who comes across an item rates it."""
-    return (1 / (1 + np.exp(np.float32(-0.7) * match))).astype(np.float32)
+    chance: NDArray[np.float32] = 1 / (1 + np.exp(np.float32(-0.7) * match))
+    return chance
 
 
 def _draw_stars(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpmf.errors import RatingsError
-from hdpmf.ratings.ids import Codes, IdIndex, factorise
+from hdpmf.ratings import checks
+from hdpmf.ratings.ids import Codes, IdIndex
 from hdpmf.ratings.item_table import ItemTable
 from hdpmf.ratings.randomness import RngLike
 from hdpmf.ratings.scale import RatingScale, ScaleLike
@@ -42,7 +43,7 @@ class Ratings:
     item_codes: Codes
     values: NDArray[np.float32]
     timestamps: NDArray[np.int64] | None = None
-    scale: RatingScale = RatingScale()
+    scale: RatingScale = field(default_factory=RatingScale)
     item_table: ItemTable | None = None
     name: str = "ratings"
 
@@ -59,13 +60,11 @@ class Ratings:
                 )
         if n == 0:
             raise RatingsError(f"{self.name}: there are no ratings in it; at least one row is needed")
-        _check_codes(self.name, "user", self.user_codes, self.users)
-        _check_codes(self.name, "item", self.item_codes, self.items)
-        _check_values(self.name, self.values, self.scale)
-        _check_duplicates(self.name, self.user_codes, self.item_codes, len(self.items))
+        checks.check_codes(self.name, "user", self.user_codes, self.users)
+        checks.check_codes(self.name, "item", self.item_codes, self.items)
+        checks.check_values(self.name, self.values, self.scale)
+        checks.check_duplicates(self.name, self.user_codes, self.item_codes, len(self.items))
         self._freeze()
-
-    # ---- making one ------------------------------------------------------------------------------------------
 
     @classmethod
     def from_arrays(
@@ -97,10 +96,10 @@ class Ratings:
         Raises:
             RatingsError: Something is wrong with the columns; the message says where and what to do.
         """
-        numbers = _numbers(name, values)
-        user_codes, users_found = _codes(name, "user", users, users_index, len(numbers))
-        item_codes, items_found = _codes(name, "item", items, items_index, len(numbers))
-        times = None if timestamps is None else _times(name, timestamps)
+        numbers = checks.numbers(name, values)
+        user_codes, users_found = checks.codes(name, "user", users, users_index, len(numbers))
+        item_codes, items_found = checks.codes(name, "item", items, items_index, len(numbers))
+        times = None if timestamps is None else checks.times(name, timestamps)
         return cls(
             users=users_found,
             items=items_found,
@@ -176,20 +175,18 @@ class Ratings:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the ratings to ``.csv``, ``.tsv`` or ``.parquet``, whole or not at all, readable by you only."""
+        """Write a ``.csv``, ``.tsv`` or ``.parquet`` file, whole or not at all, readable by you only."""
         from hdpmf.ratings.writers import write_ratings
 
         write_ratings(self, path)
-
-    # ---- looking at it ---------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __repr__(self) -> str:
         return (
-            f"Ratings({self.name!r}: {len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, "
-            f"scale {self.scale})"
+            f"Ratings({self.name!r}: {len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} "
+            f"users, scale {self.scale})"
         )
 
     @property
@@ -225,8 +222,6 @@ class Ratings:
         """Count the ratings of each item, in the order of ``items``."""
         return np.bincount(self.item_codes, minlength=self.n_items)
 
-    # ---- cutting it ------------------------------------------------------------------------------------------
-
     def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Ratings:
         """Keep some rows, by mask or by position, and both id indexes as they are.
 
@@ -247,19 +242,19 @@ class Ratings:
         except IndexError:
             raise RatingsError(f"rows must be between 0 and {len(self) - 1:,}") from None
         if chosen.dtype != bool:  # positions can repeat, masks cannot
-            _check_duplicates(self.name, taken.user_codes, taken.item_codes, self.n_items)
+            checks.check_duplicates(self.name, taken.user_codes, taken.item_codes, self.n_items)
         return taken
 
     def compact(self) -> Ratings:
         """Drop the ids that have no rating here from both indexes."""
-        users, user_codes = _shrink(self.users, self.user_codes)
-        items, item_codes = _shrink(self.items, self.item_codes)
+        users, user_codes = checks.shrink(self.users, self.user_codes)
+        items, item_codes = checks.shrink(self.items, self.item_codes)
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
 
     def reindex(self, users: IdIndex, items: IdIndex) -> Ratings:
         """Express the same ratings in other indexes, which must hold every id used here."""
-        user_codes, _ = _codes(self.name, "user", self.user_ids, users, len(self))
-        item_codes, _ = _codes(self.name, "item", self.item_ids, items, len(self))
+        user_codes, _ = checks.codes(self.name, "user", self.user_ids, users, len(self))
+        item_codes, _ = checks.codes(self.name, "item", self.item_ids, items, len(self))
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
 
     def describe(self, item_table: ItemTable | None = None, *, name: str | None = None) -> Ratings:
@@ -277,7 +272,7 @@ class Ratings:
         return self.take(kept).compact()
 
     def hold_out(self, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-        """Split into training and test, with ``per_user`` ratings of each user in the test (`splits.hold_out`)."""
+        """Split into training and test, the test with ``per_user`` ratings each (`splits.hold_out`)."""
         from hdpmf.ratings import splits
 
         return splits.hold_out(self, per_user, rng=rng)
@@ -300,8 +295,6 @@ class Ratings:
 
         return splits.sparsify(self, fraction, rng=rng)
 
-    # ---- inside ----------------------------------------------------------------------------------------------
-
     def _derive(self, **changes: Any) -> Ratings:
         """Copy with changes that cannot break what was checked, so that it is not checked again."""
         made = object.__new__(Ratings)
@@ -319,114 +312,3 @@ class Ratings:
         # Copies sent to worker processes come back writable otherwise.
         self.__dict__.update(state)
         self._freeze()
-
-
-def _numbers(name: str, values: Any) -> NDArray[np.float32]:
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            array = np.array(values, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        raise RatingsError(f"{name}: column 'rating' has something that is not a number") from None
-    if array.ndim != 1:
-        raise RatingsError(f"{name}: column 'rating' must have one dimension, not {array.ndim}")
-    return array
-
-
-def _times(name: str, timestamps: Any) -> NDArray[np.int64]:
-    array = np.asarray(timestamps)
-    if array.dtype.kind == "M":
-        if bool(np.isnat(array).any()):
-            row = int(np.flatnonzero(np.isnat(array))[0]) + 1
-            raise RatingsError(f"{name}: column 'timestamp', row {row:,}: the time is missing")
-        return array.astype("datetime64[s]").astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise RatingsError(
-            f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times"
-        )
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~(np.abs(array) < 2**62))
-        if len(bad):
-            raise RatingsError(
-                f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd"
-            )
-    return array.astype(np.int64)
-
-
-def _codes(name: str, what: str, values: Any, index: IdIndex | None, rows: int) -> tuple[Codes, IdIndex]:
-    if len(values) != rows:
-        raise RatingsError(
-            f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}"
-        )
-    if index is None:
-        try:
-            index, codes = factorise(values, what)
-        except RatingsError as error:
-            raise RatingsError(f"{name}: {error}") from None
-        return codes, index
-    codes = index.find(values)
-    unknown = np.flatnonzero(codes < 0)
-    if len(unknown):
-        raise RatingsError(
-            f"{name}: column '{what}', row {unknown[0] + 1:,}: this id is not in the index given "
-            f"({len(unknown):,} such rows)"
-        )
-    return codes, index
-
-
-def _check_codes(name: str, what: str, codes: Codes, index: IdIndex) -> None:
-    if codes.dtype != np.int32 or codes.ndim != 1:
-        raise RatingsError(f"{name}: codes of column '{what}' must be one dimension of int32")
-    if int(codes.min()) < 0 or int(codes.max()) >= len(index):
-        raise RatingsError(f"{name}: codes of column '{what}' must be positions in its index")
-
-
-def _check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> None:
-    if values.dtype != np.float32 or values.ndim != 1:
-        raise RatingsError(f"{name}: ratings must be one dimension of float32")
-    bad = ~np.isfinite(values)
-    if bool(bad.any()):
-        raise RatingsError(
-            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: not a finite number "
-            f"({np.count_nonzero(bad):,} such rows); remove them"
-        )
-    # Compared as float32 on both sides: 0.7 rounded down is still on a scale that starts at 0.7.
-    bad = (values < np.float32(scale.low)) | (values > np.float32(scale.high))
-    if bool(bad.any()):
-        raise RatingsError(
-            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
-            f"({np.count_nonzero(bad):,} such rows); pass scale=(low, high) if the scale is another one"
-        )
-    if scale.step is not None:
-        steps = (values - np.float32(scale.low)) / np.float32(scale.step)
-        bad = np.abs(steps - np.rint(steps)) > 1e-3
-        if bool(bad.any()):
-            raise RatingsError(
-                f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of {scale.step:g} that "
-                f"the scale {scale} has ({np.count_nonzero(bad):,} such rows); pass scale=(low, high) without step"
-            )
-
-
-def _check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
-    keys = user_codes.astype(np.int64)
-    keys *= n_items
-    keys += item_codes
-    ordered = np.sort(keys)
-    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-    if not repeated:
-        return
-    _, first_rows = np.unique(keys, return_index=True)
-    again = np.ones(len(keys), dtype=bool)
-    again[first_rows] = False
-    raise RatingsError(
-        f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
-        f"({repeated:,} such rows); keep one rating per user and item"
-    )
-
-
-def _shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
-    used = np.zeros(len(index), dtype=bool)
-    used[codes] = True
-    if bool(used.all()):
-        return index, codes
-    renumbered = (np.cumsum(used) - 1).astype(np.int32)
-    return IdIndex(index.ids[used]), renumbered[codes]

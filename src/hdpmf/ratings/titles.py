@@ -43,13 +43,14 @@ _THIRD = (
 def invent_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
     """Make up a title, with the year in brackets as MovieLens has it, and the year, for each item.
 
-    All titles differ: the words are combined in a shuffled order, and numbered like sequels once they run out.
+    Titles all differ: words are combined in a shuffled order, and numbered like sequels when they run out.
     """
     words = len(_FIRST) * len(_SECOND) * (len(_THIRD) + 1)
     order = generator.permutation(words).tolist()
     # More recent years are more common, as in MovieLens.
     years = (2024 - np.minimum(generator.exponential(14, size=n_items), 90)).astype(int).tolist()
-    return [_title(order[item % words], item // words, years[item]) for item in range(n_items)], years
+    titles = [_title(order[item % words], item // words, years[item]) for item in range(n_items)]
+    return titles, years
 
 
 def _title(combination: int, sequel: int, year: int) -> str:

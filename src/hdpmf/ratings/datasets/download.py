@@ -25,8 +25,8 @@ def fetch_dataset(
 ) -> Path:
     """Get a data set into the cache.
 
-    What arrives is loaded and its checksum and counts are compared before it takes its place in the cache; until
-    then, whatever was there stays. Archives are kept as they are, bare rating files as Parquet.
+    What arrives is loaded and its checksum and counts are compared before it takes its place in the cache;
+    until then, whatever was there stays. Archives are kept as they are, bare rating files as Parquet.
 
     Args:
         name: One of `dataset_names`.
@@ -59,8 +59,8 @@ def fetch_dataset(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StorageError(
-            f"could not keep {info.title} in the cache: {reason}; free space there or name another folder with "
-            "HDPMF_CACHE, then run the same command again"
+            f"could not keep {info.title} in the cache: {reason}; free space there or name another folder "
+            "with HDPMF_CACHE, then run the same command again"
         ) from error
 
 

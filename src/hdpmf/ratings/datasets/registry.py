@@ -115,7 +115,7 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def cache_folder() -> Path:
-    """Return the folder that downloads are kept in: ``HDPMF_CACHE``, or the system's place for such things."""
+    """Return the folder that downloads are kept in: ``HDPMF_CACHE``, or the system's place for them."""
     named = os.environ.get("HDPMF_CACHE")
     if named:
         return Path(named).expanduser()
@@ -127,8 +127,8 @@ def cache_folder() -> Path:
 def find_dataset(name: str, path: str | os.PathLike[str] | None = None) -> Path | None:
     """Find a data set on this machine without loading it.
 
-    Looks at ``path`` (a file, or a folder that has it), else in the folder named by ``HDPMF_DATA``, then in the
-    cache.
+    Looks at ``path`` (a file, or a folder that has it), else in the folder named by ``HDPMF_DATA``, then in
+    the cache.
 
     Raises:
         DatasetError: ``path`` is given but has no such data set.
@@ -180,7 +180,8 @@ def load_split(name: str, *, path: str | os.PathLike[str] | None = None) -> tupl
     if info.read_split is None:
         having = ", ".join(other.name for other in REGISTRY.values() if other.split)
         raise DatasetError(
-            f"{info.title} has no ready-made split (only {having}); use load_dataset({info.name!r}).hold_out(10)"
+            f"{info.title} has no ready-made split (only {having}); use "
+            f"load_dataset({info.name!r}).hold_out(10)"
         )
     found = _require(info, path)
     try:

@@ -51,7 +51,8 @@ def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[
         expected = info.checksums.get(name)
         if expected is not None and hashlib.sha256(members[name]).hexdigest() != expected:
             raise DatasetError(
-                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); {info.how_to_get()}"
+                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); "
+                f"{info.how_to_get()}"
             )
     return members
 

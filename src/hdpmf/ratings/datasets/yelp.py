@@ -123,7 +123,7 @@ def _index(names: dict[str, int], used: NDArray[np.int32]) -> tuple[IdIndex, NDA
 def _latest(
     user_codes: NDArray[np.int32], item_codes: NDArray[np.int32], times: NDArray[np.int64], n_items: int
 ) -> NDArray[np.int64]:
-    """Find the rows that are the last word of their user on their business; of equal times, the later line."""
+    """Find the rows that are a user's last word on a business; of equal times, the later line."""
     pair = user_codes.astype(np.int64) * n_items + item_codes
     order = np.lexsort((times, pair))  # stable, so equal times stay in the order of the file
     last = np.ones(len(order), dtype=bool)
@@ -161,7 +161,7 @@ def _open_reviews(path: Path) -> Iterator[IO[bytes]]:
             yield _unwrap(file)
 
 
-def _unwrap(stream: IO[bytes]) -> IO[bytes]:
+def _unwrap(stream: IO[bytes] | gzip.GzipFile) -> IO[bytes]:
     # BufferedReader.peek shows the first bytes without using them up, so nested streams need no seeking.
     buffered = io.BufferedReader(cast("io.RawIOBase", stream), 1 << 20)
     head = buffered.peek(512)

@@ -1,0 +1,131 @@
+"""Bringing columns into shape, and saying in which row that fails; no message ever shows a rating."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpmf.errors import RatingsError
+from hdpmf.ratings.ids import Codes, IdIndex, factorise
+from hdpmf.ratings.scale import RatingScale
+
+
+def numbers(name: str, values: Any) -> NDArray[np.float32]:
+    """Bring ratings into float32."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise RatingsError(f"{name}: column 'rating' has something that is not a number") from None
+    if array.ndim != 1:
+        raise RatingsError(f"{name}: column 'rating' must have one dimension, not {array.ndim}")
+    return array
+
+
+def times(name: str, timestamps: Any) -> NDArray[np.int64]:
+    """Bring times into seconds since 1970."""
+    array = np.asarray(timestamps)
+    if array.dtype.kind == "M":
+        if bool(np.isnat(array).any()):
+            row = int(np.flatnonzero(np.isnat(array))[0]) + 1
+            raise RatingsError(f"{name}: column 'timestamp', row {row:,}: the time is missing")
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise RatingsError(
+            f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times"
+        )
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(np.abs(array) < 2**62))
+        if len(bad):
+            raise RatingsError(
+                f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd"
+            )
+    return array.astype(np.int64)
+
+
+def codes(name: str, what: str, values: Any, index: IdIndex | None, rows: int) -> tuple[Codes, IdIndex]:
+    """Find the code of each id, in the index given or in a new one."""
+    if len(values) != rows:
+        raise RatingsError(
+            f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}"
+        )
+    if index is None:
+        try:
+            index, codes = factorise(values, what)
+        except RatingsError as error:
+            raise RatingsError(f"{name}: {error}") from None
+        return codes, index
+    codes = index.find(values)
+    unknown = np.flatnonzero(codes < 0)
+    if len(unknown):
+        raise RatingsError(
+            f"{name}: column '{what}', row {unknown[0] + 1:,}: this id is not in the index given "
+            f"({len(unknown):,} such rows)"
+        )
+    return codes, index
+
+
+def check_codes(name: str, what: str, codes: Codes, index: IdIndex) -> None:
+    """Refuse codes that are no positions in their index."""
+    if codes.dtype != np.int32 or codes.ndim != 1:
+        raise RatingsError(f"{name}: codes of column '{what}' must be one dimension of int32")
+    if int(codes.min()) < 0 or int(codes.max()) >= len(index):
+        raise RatingsError(f"{name}: codes of column '{what}' must be positions in its index")
+
+
+def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> None:
+    """Refuse ratings that are not finite or off their scale."""
+    if values.dtype != np.float32 or values.ndim != 1:
+        raise RatingsError(f"{name}: ratings must be one dimension of float32")
+    bad = ~np.isfinite(values)
+    if bool(bad.any()):
+        raise RatingsError(
+            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: not a finite number "
+            f"({np.count_nonzero(bad):,} such rows); remove them"
+        )
+    # Compared as float32 on both sides: 0.7 rounded down is still on a scale that starts at 0.7.
+    bad = (values < np.float32(scale.low)) | (values > np.float32(scale.high))
+    if bool(bad.any()):
+        raise RatingsError(
+            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
+            f"({np.count_nonzero(bad):,} such rows); pass scale=(low, high) if the scale is another one"
+        )
+    if scale.step is not None:
+        steps = (values - np.float32(scale.low)) / np.float32(scale.step)
+        bad = np.abs(steps - np.rint(steps)) > 1e-3
+        if bool(bad.any()):
+            raise RatingsError(
+                f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of {scale.step:g} "
+                f"that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
+                "pass scale=(low, high) without a step"
+            )
+
+
+def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
+    """Refuse a second rating of the same item by the same user."""
+    keys = user_codes.astype(np.int64)
+    keys *= n_items
+    keys += item_codes
+    ordered = np.sort(keys)
+    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    if not repeated:
+        return
+    _, first_rows = np.unique(keys, return_index=True)
+    again = np.ones(len(keys), dtype=bool)
+    again[first_rows] = False
+    raise RatingsError(
+        f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
+        f"({repeated:,} such rows); keep one rating per user and item"
+    )
+
+
+def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
+    """Drop the ids that no code points to."""
+    used = np.zeros(len(index), dtype=bool)
+    used[codes] = True
+    if bool(used.all()):
+        return index, codes
+    renumbered = (np.cumsum(used) - 1).astype(np.int32)
+    return IdIndex(index.ids[used]), renumbered[codes]

@@ -1,0 +1,41 @@
+"""What all tests share: where real data is, and a cache of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def _data_folder() -> Path | None:
+    named = os.environ.get("HDPMF_DATA")
+    if named:
+        return Path(named)
+    return SHARED_DATA if SHARED_DATA.is_dir() else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Point HDPMF_DATA at the shared data if it is there, and keep the user's own cache out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = _data_folder()
+        if folder is not None:
+            patch.setenv("HDPMF_DATA", str(folder))
+        patch.setenv("HDPMF_CACHE", str(tmp_path_factory.mktemp("hdpmf-cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def data_folder(_surroundings: None) -> Path:
+    """The folder with real data sets; without it a test is skipped, but on CI it fails instead."""
+    folder = _data_folder()
+    if folder is None or not folder.is_dir():
+        reason = "needs real data: set HDPMF_DATA to the folder that has ml-100k.zip and the others"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from hdpmf.errors import RatingsError
+from hdpmf.ratings import Ratings
+
+KINDS: list[Callable[[dict[str, list[Any]]], Any]] = [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+@pytest.mark.parametrize("users", [[3, 1], ["ann", "7"], ["3", "1"]])
+def test_all_frames_alike(kind: Callable[..., Any], users: list[Any]) -> None:
+    ratings = Ratings.from_frame(
+        kind({"rating": [1.5, 4.0], "user": users, "item": [9, 8], "timestamp": [5, 6], "more": ["x", "y"]})
+    )
+    assert ratings.user_ids.tolist() == users
+    assert ratings.item_ids.tolist() == [9, 8]
+    assert ratings.values.tolist() == [1.5, 4.0]
+    assert ratings.timestamps is not None
+    assert ratings.timestamps.tolist() == [5, 6]
+
+
+@kinds
+@pytest.mark.parametrize("when", [datetime(1970, 1, 2), datetime(1970, 1, 2, tzinfo=UTC), date(1970, 1, 2)])
+def test_dates_become_seconds(kind: Callable[..., Any], when: date) -> None:
+    frame = kind({"user": [1], "item": [1], "rating": [1], "timestamp": [when]})
+    if kind is pd.DataFrame and not isinstance(when, datetime):  # pandas keeps dates as objects
+        with pytest.raises(RatingsError, match="'timestamp', row 1: not a number"):
+            Ratings.from_frame(frame)
+        return
+    ratings = Ratings.from_frame(frame)
+    assert ratings.timestamps is not None
+    assert ratings.timestamps.tolist() == [86_400]
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("user", [1, None], "'user', row 2"),
+        ("user", ["a", None], "'user', row 2"),
+        ("item", [1.5, 2.0], "'item', row 1"),
+        ("rating", [1.0, None], "'rating', row 2"),
+        ("rating", ["a", "b"], "'rating'"),
+        ("rating", [1.0, 9.0], "row 2: off the scale"),
+        ("timestamp", [datetime(1970, 1, 2), None], "'timestamp', row 2"),
+        ("timestamp", ["a", "b"], "'timestamp'"),
+    ],
+)
+def test_bad_columns(kind: Callable[..., Any], column: str, values: list[Any], message: str) -> None:
+    columns = {"user": [1, 2], "item": [1, 2], "rating": [1, 2], "timestamp": [1, 2]} | {column: values}
+    with pytest.raises(RatingsError, match=message):
+        Ratings.from_frame(kind(columns))
+
+
+@kinds
+def test_missing_column(kind: Callable[..., Any]) -> None:
+    frame = kind({"customer": [1], "item": [1], "rating": [1]})
+    with pytest.raises(RatingsError, match="no column 'user' among columns customer, item, rating"):
+        Ratings.from_frame(frame)
+    assert len(Ratings.from_frame(frame, columns={"user": "customer"})) == 1
+
+
+def test_what_is_no_frame() -> None:
+    for thing in ([1, 2], "path.csv", None, np.zeros((2, 3))):
+        with pytest.raises(RatingsError, match="no data frame"):
+            Ratings.from_frame(thing)
+
+
+def test_awkward_pandas_columns() -> None:
+    frame = pd.DataFrame(
+        {
+            "user": pd.Series([1, 2], dtype=object),
+            "item": pd.Categorical(["a", "b"]),
+            "rating": pd.Series([1, 4.5], dtype=object),
+        }
+    )
+    ratings = Ratings.from_frame(frame)
+    assert (ratings.user_ids.tolist(), ratings.item_ids.tolist()) == ([1, 2], ["a", "b"])
+    floats = pd.DataFrame({"user": [1.0, 2.0], "item": [1, 2], "rating": [1, 2]})
+    assert Ratings.from_frame(floats).user_ids.tolist() == [1, 2]
+    with pytest.raises(RatingsError, match="'rating', row 2: not a number"):
+        Ratings.from_frame(frame.assign(rating=pd.Series([1, "x"], dtype=object)))
