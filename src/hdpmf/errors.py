@@ -8,6 +8,7 @@ The tree::
     ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1
     ├── ConfigError            an option with a value that makes no sense
     ├── NotFittedError         a model used before ``fit``
+    ├── DivergedError          training ran away to infinity; the learning rate is too large
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
@@ -55,6 +56,12 @@ class NotFittedError(HdpmfError):
     """A model was used before ``fit``."""
 
     exit_code = 2
+
+
+class DivergedError(HdpmfError):
+    """Training ran away to infinity."""
+
+    exit_code = 10
 
 
 class UnknownIdError(HdpmfError):

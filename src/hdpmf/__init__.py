@@ -1,0 +1,62 @@
+"""Recommendations without trusting the recommender: matrix factorization with heterogeneous differential privacy.
+
+The names below are the public interface; everything else may change. They load on first use, so that importing the
+package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hdpmf.errors import HdpmfError
+    from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, UserMean, load_model, make_model
+    from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
+    from hdpmf.ratings import RatingScale, Ratings, load_dataset, load_split, read_split, synthetic_world
+
+_HOMES = {
+    "hdpmf.errors": ("HdpmfError",),
+    "hdpmf.models": ("DPMF", "HDPMF", "MF", "PDPMF", "GlobalMean", "UserMean", "load_model", "make_model"),
+    "hdpmf.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
+    "hdpmf.ratings": (
+        "RatingScale",
+        "Ratings",
+        "load_dataset",
+        "load_split",
+        "read_split",
+        "synthetic_world",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "DPMF",
+    "HDPMF",
+    "MF",
+    "PDPMF",
+    "GlobalMean",
+    "Group",
+    "HdpmfError",
+    "PrivacySpec",
+    "PrivacyWeights",
+    "RatingScale",
+    "Ratings",
+    "UserMean",
+    "load_dataset",
+    "load_model",
+    "load_split",
+    "make_model",
+    "read_split",
+    "synthetic_world",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hdpmf' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

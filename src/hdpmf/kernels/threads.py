@@ -1,0 +1,54 @@
+"""Running a kernel over rows on several threads, with results that do not depend on how many.
+
+Kernels release the interpreter lock and write only their own rows; each row is summed by one thread in a fixed order.
+So the number of threads decides who does the work, never what comes out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from hdpmf.errors import ConfigError
+
+# Several chunks per thread even out rows that cost more than others; more would only add calls.
+_CHUNKS_PER_THREAD = 4
+
+
+def available_cores() -> int:
+    """How many cores this process may use (a container may allow fewer than the machine has)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """A pool of threads for kernels; use it as a context manager."""
+
+    def __init__(self, n_threads: int | None = None) -> None:
+        if n_threads is not None and n_threads < 1:
+            raise ConfigError(
+                f"n_threads must be at least 1, not {n_threads}; leave it out to use every core"
+            )
+        self.n_threads = n_threads or available_cores()
+        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def over_rows(self, start: np.ndarray, kernel: Callable[[int, int], None]) -> None:
+        """Call ``kernel(first_row, end_row)`` on chunks of rows that hold about equally many ratings."""
+        n_rows = len(start) - 1
+        if self._pool is None:
+            kernel(0, n_rows)
+            return
+        n_chunks = self.n_threads * _CHUNKS_PER_THREAD
+        cuts = np.searchsorted(start, np.linspace(0, start[-1], n_chunks + 1)[1:-1]).tolist()
+        edges = [0, *cuts, n_rows]
+        for _ in self._pool.map(kernel, edges[:-1], edges[1:]):
+            pass  # exhausting the iterator waits for the chunks and raises what they raised

@@ -1,0 +1,24 @@
+"""Estimators with scikit-learn's manners, one per method."""
+
+from hdpmf.models.base import Model, Recommendation
+from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
+from hdpmf.models.files import load_model
+from hdpmf.models.methods import METHODS, Method, make_model
+from hdpmf.models.training import EpochRecord
+
+__all__ = [
+    "DPMF",
+    "HDPMF",
+    "METHODS",
+    "MF",
+    "PDPMF",
+    "EpochRecord",
+    "GlobalMean",
+    "Method",
+    "Model",
+    "Recommendation",
+    "UserMean",
+    "load_model",
+    "make_model",
+]

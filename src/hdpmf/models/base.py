@@ -1,0 +1,161 @@
+"""What all models share: a recommender's part, a devices' part, and questions that need both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError
+from hdpmf.models.params import Parameters
+from hdpmf.models.training import EpochRecord
+from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.privacy.mechanisms import Mechanism
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.ratings import Id, Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.shard import Devices
+
+Callback = Callable[[EpochRecord], object]
+"""Called after every epoch; training goes on unless it returns True."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """An item for a user, with the rating that the model expects."""
+
+    item: Id
+    score: float
+    title: str | None = None
+
+
+class Model(Parameters, ABC):
+    """A fitted model is two parts that never mix: what the recommender holds and what devices hold.
+
+    Attributes:
+        catalogue_: The recommender's part: item factors and public facts.
+        devices_: The devices' part: user vectors, privacy weights, what each user rated.
+    """
+
+    catalogue_: Catalogue
+    devices_: Devices
+
+    @abstractmethod
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from ratings; without weights every rating has weight 1."""
+
+    @abstractmethod
+    def _mechanism(self) -> Mechanism:
+        """How ratings enter and predictions come back."""
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """What the model's epsilon is and what it stands on."""
+        return self._mechanism().claim(getattr(self, "epsilon", 0.0))
+
+    def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
+        """Predicted ratings for pairs of user and item ids, within the rating scale.
+
+        Never fails on ids: an item not seen in training gets the user's own mean, a user not seen in training the
+        middle of the scale.
+        """
+        self._check_fitted()
+        user_ids, item_ids = _column(users), _column(items)
+        if len(user_ids) != len(item_ids):
+            raise RatingsError(f"predict got {len(user_ids)} users and {len(item_ids)} items; give pairs")
+        return self._predict_codes(self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids))
+
+    def score(self, test: Ratings) -> dict[str, float | int]:
+        """Mean squared and absolute error on ``test``.
+
+        Returns:
+            ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user or item was not
+            in training, predicted by the fallback).
+        """
+        self._check_fitted()
+        users = self.devices_.users.find(test.users.ids)[test.user_codes]
+        items = self.catalogue_.items.find(test.items.ids)[test.item_codes]
+        errors = self._predict_codes(users, items) - test.values
+        known_user = np.append(~np.isnan(self.devices_.means), False)[users]
+        known_item = np.append(self._ever_rated(), False)[items]
+        return {
+            "mse": float(np.mean(errors**2)),
+            "mae": float(np.mean(np.abs(errors))),
+            "n": len(test),
+            "n_cold": int((~(known_user & known_item)).sum()),
+        }
+
+    def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
+        """The ``n`` items with the best predicted rating that ``user`` has not rated, best first.
+
+        Raises:
+            UnknownIdError: The user was not in training; use ``fold_in`` first.
+        """
+        self._check_fitted()
+        if n < 1:
+            raise ConfigError(f"n must be at least 1, not {n}")
+        code = int(self.devices_.users.codes([user])[0])
+        catalogue = self.catalogue_
+        best, scores = self.devices_.recommend(
+            code, n, catalogue.factors, catalogue.trained, self._mechanism()
+        )
+        ids = catalogue.items.ids[best].tolist()
+        table = catalogue.item_table
+        return [
+            Recommendation(item, float(score), None if table is None else table.title(item))
+            for item, score in zip(ids, scores, strict=True)
+        ]
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model: ``folder/recommender`` has nothing private, ``folder/devices`` everything that is.
+
+        The folder appears whole or not at all; an earlier model there is replaced.
+        """
+        from hdpmf.models.files import save_model
+
+        self._check_fitted()
+        save_model(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Self:
+        """Read a model of this class that ``save`` wrote."""
+        from hdpmf.models.files import load_model
+
+        model = load_model(folder)
+        if not isinstance(model, cls):
+            raise ConfigError(
+                f"{folder} holds a {type(model).__name__}, not a {cls.__name__}; use hdpmf.load_model for any kind"
+            )
+        return model
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        catalogue = self.catalogue_
+        return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
+
+    def _ever_rated(self) -> np.ndarray:
+        """Which items of the catalogue the training data knew."""
+        return self.catalogue_.trained
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "catalogue_"):
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first"
+            )
+
+
+def _column(ids: Any) -> Any:
+    """Ids as a sequence: one id stands for a list of one."""
+    if isinstance(ids, (str, int, np.integer)):
+        return [ids]
+    return ids if isinstance(ids, np.ndarray) else list(ids)

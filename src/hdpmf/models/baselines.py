@@ -1,0 +1,91 @@
+"""What any private method has to beat: predictions that need no recommender, or no user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from hdpmf.errors import ConfigError
+from hdpmf.models.base import Callback, Model, Recommendation
+from hdpmf.privacy.claims import NOT_PRIVATE, NOTHING_SENT, PrivacyClaim
+from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.ratings import Id, Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.shard import Devices
+
+
+class _Baseline(Model):
+    """A model without factors: its items count as untrained, so that predictions are each user's own mean."""
+
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Compute the means; weights, validation and callbacks are accepted and not needed."""
+        nothing = np.zeros((train.n_users, 0), np.float32)
+        self.devices_ = Devices.after_training(train, nothing, np.ones(train.n_users), np.ones(train.n_items))
+        self.catalogue_ = Catalogue(
+            train.items,
+            np.zeros((train.n_items, 0), np.float32),
+            np.zeros(train.n_items, np.int64),
+            train.scale,
+            train.item_table,
+        )
+        return self
+
+    def _mechanism(self) -> Mechanism:
+        return NoPrivacy()
+
+    def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
+        """Not possible: every item gets the same prediction."""
+        raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
+
+    def _ever_rated(self) -> np.ndarray:
+        return np.isin(np.arange(len(self.catalogue_.items)), self.devices_.rated)
+
+
+class UserMean(_Baseline):
+    """Each user's own mean, computed on the device. Nothing is sent: epsilon is 0."""
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """Epsilon 0, proved."""
+        return NOTHING_SENT
+
+
+class GlobalMean(_Baseline):
+    """The mean of all training ratings, for everyone. Not private: it is computed from raw ratings.
+
+    Attributes:
+        mean_: That mean.
+    """
+
+    mean_: float
+
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Compute the mean."""
+        super().fit(train)
+        self.mean_ = float(train.values.mean(dtype=np.float64))
+        return self
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """None."""
+        return NOT_PRIVATE
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.full(len(users), self.mean_)

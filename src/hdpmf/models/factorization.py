@@ -1,0 +1,364 @@
+"""The paper's four methods. They differ in their mechanism; the rest is one trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.kernels.threads import Workers
+from hdpmf.models.base import Callback, Model
+from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
+from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Sample, Stretch, Uniform, Weight
+from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Plan
+from hdpmf.ratings import Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.shard import Devices
+
+_SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
+
+
+class Factorization(Model):
+    """Matrix factorization with some mechanism; see the subclasses.
+
+    Attributes:
+        history_: One record per epoch.
+    """
+
+    n_factors: int
+    learning_rate: float
+    reg: float
+    epochs: int
+    epsilon: float
+    solver: str
+    scale_steps: bool
+    h: str
+    noise: str
+    early_stopping: int | None
+    n_threads: int | None
+    rng: Any
+    history_: tuple[EpochRecord, ...]
+
+    private: ClassVar[bool] = True
+
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Train.
+
+        Args:
+            train: Ratings to learn from.
+            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
+            validation: Ratings to measure the error on after every epoch.
+            callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
+        """
+        self._check_params(validation)
+        mechanism = self._mechanism()
+        weights = PrivacyWeights.uniform(train) if weights is None else weights
+        plan = self._plan(train, mechanism)
+        beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+
+        def state(vectors: np.ndarray, factors: np.ndarray, raters: np.ndarray) -> tuple[Devices, Catalogue]:
+            devices = Devices.after_training(train, vectors, beta, gamma)
+            return devices, Catalogue(train.items, factors, raters, train.scale, train.item_table)
+
+        def validate(vectors: np.ndarray, factors: np.ndarray, raters: np.ndarray) -> float:
+            self.devices_, self.catalogue_ = state(vectors, factors, raters)
+            return float(self.score(validation)["mse"]) if validation is not None else math.nan
+
+        with Workers(self.n_threads) as workers:
+            epochs = _SOLVERS[self.solver](
+                train, weights, mechanism, plan, self._h_per_item(), seed_of(self.rng), workers
+            )
+            trained = run_epochs(
+                epochs, plan, None if validation is None else validate, self.early_stopping, callbacks
+            )
+        self.devices_, self.catalogue_ = state(trained.vectors, trained.factors, trained.raters)
+        self.history_ = trained.history
+        return self
+
+    def fold_in(self, ratings: Ratings, weights: PrivacyWeights | float | None = None) -> np.ndarray:
+        """Take in new users: each one's vector is computed on the device with the item factors fixed.
+
+        Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the model does not
+        know are left out.
+
+        Args:
+            ratings: The new users' ratings.
+            weights: Their privacy weights, one number for all of them, or None for 1.
+
+        Returns:
+            One vector per user of ``ratings``.
+        """
+        self._check_fitted()
+        if ratings.scale != self.catalogue_.scale:
+            raise RatingsError(
+                f"the new ratings are on the scale {ratings.scale}, the model's is {self.catalogue_.scale}"
+            )
+        if ratings.users.is_integer != self.devices_.users.is_integer:
+            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+        items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
+        known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
+        if len(known) == 0:
+            raise RatingsError(
+                "none of the rated items was in training, so there is nothing to fit a vector to"
+            )
+        if isinstance(weights, PrivacyWeights):
+            row_weights, beta = weights.for_ratings(ratings), weights.for_users(ratings.users)
+        else:
+            parts = PrivacyWeights.uniform(ratings, 1.0 if weights is None else weights)
+            beta = parts.beta
+            row_weights = beta[ratings.user_codes] * np.append(self.devices_.gamma, 1.0)[items]
+        return self.devices_.take_in(
+            ratings.take(known),
+            items[known],
+            row_weights[known],
+            beta,
+            self.catalogue_.factors,
+            self.reg,
+            self.solver == "sequential",
+            self._mechanism(),
+        )
+
+    def _plan(self, train: Ratings, mechanism: Mechanism) -> Plan:
+        name = next(name for name, kind in MECHANISMS.items() if kind is type(mechanism))
+        return Plan(
+            n_items=train.n_items,
+            n_factors=self.n_factors,
+            epochs=self.epochs,
+            learning_rate=float(self.learning_rate),
+            reg=float(self.reg),
+            mechanism=name,  # type: ignore[arg-type]  # one of the registry's names
+            epsilon=float(self.epsilon),
+            scale_low=train.scale.low,
+            scale_high=train.scale.high,
+            scale_steps=self.scale_steps,
+            fresh_noise=self.noise == "epoch",
+        )
+
+    def _h_per_item(self) -> bool:
+        """By default as each solver's source has it: the paper's text per item, the published numbers shared."""
+        return self.solver == "batch" if self.h == "auto" else self.h == "item"
+
+    def _check_params(self, validation: Ratings | None) -> None:
+        _require_whole("n_factors", self.n_factors)
+        _require_whole("epochs", self.epochs)
+        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError(f"learning_rate must be a positive number, not {self.learning_rate!r}")
+        if not (_is_number(self.reg) and self.reg >= 0):
+            raise ConfigError(f"reg must be 0 or a positive number, not {self.reg!r}")
+        if not (_is_number(self.epsilon) and self.epsilon > 0):
+            raise PrivacyError(
+                f"epsilon must be a positive number, not {self.epsilon!r}; a budget of 0 allows nothing to be sent "
+                "(the user-mean method does without)"
+            )
+        _require_one_of("solver", self.solver, tuple(_SOLVERS))
+        _require_one_of("h", self.h, ("auto", "item", "shared"))
+        _require_one_of("noise", self.noise, ("epoch", "once"))
+        if self.early_stopping is not None:
+            _require_whole("early_stopping", self.early_stopping)
+            if validation is None:
+                raise ConfigError("early_stopping needs a validation set; pass fit(..., validation=ratings)")
+
+
+class MF(Factorization):
+    """Matrix factorization without privacy.
+
+    Args:
+        n_factors: Length K of the latent vectors.
+        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
+        reg: Regularisation.
+        epochs: Passes over the ratings.
+        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
+            the form printed in the paper, which diverges on popular items.
+        early_stopping: End when validation has not improved for so many epochs, and keep the best.
+        n_threads: Threads; every core by default. The result does not depend on it.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    epsilon = 1.0  # not a parameter: nothing is private here, and the plan wants a number
+    h = "auto"
+    noise = "epoch"
+    private = False
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        learning_rate: float = 0.01,
+        reg: float = 0.01,
+        epochs: int = 100,
+        *,
+        solver: str = "batch",
+        scale_steps: bool = True,
+        early_stopping: int | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_factors = n_factors
+        self.learning_rate = learning_rate
+        self.reg = reg
+        self.epochs = epochs
+        self.solver = solver
+        self.scale_steps = scale_steps
+        self.early_stopping = early_stopping
+        self.n_threads = n_threads
+        self.rng = rng
+
+    def _mechanism(self) -> Mechanism:
+        return NoPrivacy()
+
+
+class _PrivateFactorization(Factorization):
+    """The parameters that the private methods share.
+
+    Args:
+        n_factors: Length K of the latent vectors.
+        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
+        reg: Regularisation.
+        epochs: Passes over the ratings.
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this. NOMINAL: see ``privacy``.
+        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
+            the form printed in the paper, which diverges on popular items.
+        h: The recommender's draws per ``item`` (the paper's text) or ``shared`` by all items (the published
+            numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
+        noise: Drawn anew in every ``epoch`` or ``once``.
+        early_stopping: End when validation has not improved for so many epochs, and keep the best.
+        n_threads: Threads; every core by default. The result does not depend on it.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        learning_rate: float = 0.01,
+        reg: float = 0.01,
+        epochs: int = 100,
+        epsilon: float = 1.0,
+        *,
+        solver: str = "batch",
+        scale_steps: bool = True,
+        h: str = "auto",
+        noise: str = "epoch",
+        early_stopping: int | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_factors = n_factors
+        self.learning_rate = learning_rate
+        self.reg = reg
+        self.epochs = epochs
+        self.epsilon = epsilon
+        self.solver = solver
+        self.scale_steps = scale_steps
+        self.h = h
+        self.noise = noise
+        self.early_stopping = early_stopping
+        self.n_threads = n_threads
+        self.rng = rng
+
+
+class DPMF(_PrivateFactorization):
+    """Everybody's noise at the smallest budget of anyone."""
+
+    def _mechanism(self) -> Mechanism:
+        return Uniform()
+
+
+class PDPMF(_PrivateFactorization):
+    """Ratings below a threshold budget are sampled, the noise is set by the threshold.
+
+    Args:
+        threshold: ``mean``, ``min`` or ``max`` of the ratings' budgets, or a number.
+        **others: As for DPMF.
+    """
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        learning_rate: float = 0.01,
+        reg: float = 0.01,
+        epochs: int = 100,
+        epsilon: float = 1.0,
+        *,
+        threshold: str | float = "mean",
+        solver: str = "batch",
+        scale_steps: bool = True,
+        h: str = "auto",
+        noise: str = "epoch",
+        early_stopping: int | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            n_factors, learning_rate, reg, epochs, epsilon, solver=solver, scale_steps=scale_steps, h=h,
+            noise=noise, early_stopping=early_stopping, n_threads=n_threads, rng=rng,
+        )  # fmt: skip
+        self.threshold = threshold
+
+    def _mechanism(self) -> Mechanism:
+        return Sample(self.threshold)
+
+
+class HDPMF(_PrivateFactorization):
+    """The paper's method: ratings are stretched by their weights, predictions rescaled.
+
+    Args:
+        mechanism: ``stretch`` (the paper) or ``weight`` (weighted residuals; more accurate at the same noise).
+        rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation HDPMF-R.
+        **others: As for DPMF.
+    """
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        learning_rate: float = 0.01,
+        reg: float = 0.01,
+        epochs: int = 100,
+        epsilon: float = 1.0,
+        *,
+        mechanism: str = "stretch",
+        rescale: bool = True,
+        solver: str = "batch",
+        scale_steps: bool = True,
+        h: str = "auto",
+        noise: str = "epoch",
+        early_stopping: int | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            n_factors, learning_rate, reg, epochs, epsilon, solver=solver, scale_steps=scale_steps, h=h,
+            noise=noise, early_stopping=early_stopping, n_threads=n_threads, rng=rng,
+        )  # fmt: skip
+        self.mechanism = mechanism
+        self.rescale = rescale
+
+    def _mechanism(self) -> Mechanism:
+        _require_one_of("mechanism", self.mechanism, ("stretch", "weight"))
+        return Stretch(self.rescale) if self.mechanism == "stretch" else Weight()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _require_whole(name: str, value: object) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a whole number from 1, not {value!r}")
+
+
+def _require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

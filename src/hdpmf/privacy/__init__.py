@@ -1,0 +1,23 @@
+"""Privacy mathematics: who wants how much, how a rating enters, and the noise that covers it. No input or output."""
+
+from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, Sample, Stretch, Uniform, Weight
+from hdpmf.privacy.noise import SimulationNoise, laplace_scale, noise_share
+from hdpmf.privacy.spec import Group, PrivacySpec
+from hdpmf.privacy.weights import PrivacyWeights
+
+__all__ = [
+    "Group",
+    "Mechanism",
+    "NoPrivacy",
+    "PrivacyClaim",
+    "PrivacySpec",
+    "PrivacyWeights",
+    "Sample",
+    "SimulationNoise",
+    "Stretch",
+    "Uniform",
+    "Weight",
+    "laplace_scale",
+    "noise_share",
+]

@@ -1,0 +1,265 @@
+"""What differs between MF, DPMF, PDPMF and HDPMF, one small class each.
+
+A mechanism says how a rating enters training, which budget sets the noise, and how a prediction is brought back to
+the rating scale. Everything else is one trainer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import PrivacyError
+from hdpmf.privacy.claims import NOT_PRIVATE, PrivacyClaim, nominal
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What is known together about the budgets W_ij * epsilon of all ratings."""
+
+    count: int
+    total: float
+    smallest: float
+    largest: float
+
+    @classmethod
+    def of(cls, weights: np.ndarray, epsilon: float) -> Budgets:
+        """The summary of ratings with these weights."""
+        if len(weights) == 0:
+            return cls(0, 0.0, math.inf, 0.0)
+        budgets = weights * epsilon
+        return cls(len(weights), float(budgets.sum()), float(budgets.min()), float(budgets.max()))
+
+    def __add__(self, other: Budgets) -> Budgets:
+        return Budgets(
+            self.count + other.count,
+            self.total + other.total,
+            min(self.smallest, other.smallest),
+            max(self.largest, other.largest),
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Entered:
+    """Ratings as they enter training.
+
+    Attributes:
+        kept: Positions of the ratings that take part, or None for all of them.
+        target: What the model should predict for each kept rating.
+        coefficient: How much its residual counts in what is sent, or None where all count 1.
+    """
+
+    kept: np.ndarray | None
+    target: np.ndarray
+    coefficient: np.ndarray | None = None
+
+
+class Mechanism(ABC):
+    """How ratings enter, which budget sets the noise, how predictions come back."""
+
+    needs_budgets = False
+    """Whether the noise depends on the budgets of all ratings, which devices must then reveal in summary."""
+
+    bounds_users = True
+    """Whether user vectors must stay in the unit ball: the noise is calibrated to that."""
+
+    @abstractmethod
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """The epsilon that sets the noise, or None for no noise."""
+
+    @abstractmethod
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """How ratings with these weights enter; ``uniforms`` has one draw from [0, 1) for each."""
+
+    def enter_on_device(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Targets for a user's own vector where nothing is sent, so that no rating has to be left out."""
+        return values
+
+    def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Scores u.v on the rating scale."""
+        return scores
+
+    def claim(self, epsilon: float) -> PrivacyClaim:
+        """What the method's epsilon stands for."""
+        return nominal(epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrivacy(Mechanism):
+    """MF: ratings as they are, no noise."""
+
+    bounds_users = False
+
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """No noise."""
+        return None
+
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """All of them, unchanged."""
+        return Entered(None, values)
+
+    def claim(self, epsilon: float) -> PrivacyClaim:
+        """None."""
+        return NOT_PRIVATE
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform(Mechanism):
+    """DPMF: ratings as they are, everybody's noise at the smallest budget of anyone."""
+
+    needs_budgets = True
+
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """The smallest budget."""
+        return _known(budgets).smallest
+
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """All of them, unchanged."""
+        return Entered(None, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Mechanism):
+    """PDPMF: a rating below the threshold is kept with a probability that makes up for the smaller noise.
+
+    Attributes:
+        threshold: ``mean``, ``min`` or ``max`` of the budgets, or a number.
+    """
+
+    threshold: str | float = "mean"
+
+    needs_budgets = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.threshold, str):
+            valid = self.threshold in ("mean", "min", "max")
+        else:
+            valid = math.isfinite(self.threshold) and self.threshold > 0
+        if not valid:
+            raise PrivacyError(
+                f"the sampling threshold must be 'mean', 'min', 'max' or a positive number, not {self.threshold!r}"
+            )
+
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """The threshold."""
+        if not isinstance(self.threshold, str):
+            return float(self.threshold)
+        known = _known(budgets)
+        return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[
+            self.threshold
+        ]
+
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """Those that the lot leaves in, unchanged."""
+        if noise_budget is None:
+            raise PrivacyError("sampling needs a noise budget")
+        budgets = weights * epsilon
+        probability = np.expm1(np.minimum(budgets, noise_budget)) / np.expm1(noise_budget)
+        kept = np.flatnonzero(uniforms < probability)
+        return Entered(kept, values[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Mechanism):
+    """HDPMF: ratings are multiplied by their weight, predictions divided by it.
+
+    Attributes:
+        rescale: Divide predictions by the weight (HDPMF), or not (the ablation HDPMF-R).
+    """
+
+    rescale: bool = True
+
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """The largest budget: a smaller weight makes its own rating matter less."""
+        return epsilon
+
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """All of them, times their weight."""
+        return Entered(None, values * weights)
+
+    def enter_on_device(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Stretched too: the item factors were learned on that scale."""
+        return values * weights
+
+    def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Divide by the weight."""
+        return scores / weights if self.rescale else scores
+
+
+@dataclass(frozen=True, slots=True)
+class Weight(Mechanism):
+    """HDPMF with weighted residuals: the weight multiplies what is sent, not the rating.
+
+    For a fixed user vector the sensitivity 2 W Delta |u| is that of stretching, but the model estimates the rating
+    itself, so nothing has to be brought back. The device fits its own vector to its raw ratings.
+    """
+
+    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
+        """The largest budget."""
+        return epsilon
+
+    def enter(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        epsilon: float,
+        noise_budget: float | None,
+        uniforms: np.ndarray,
+    ) -> Entered:
+        """All of them, with their weight as coefficient."""
+        return Entered(None, values, weights)
+
+
+def _known(budgets: Budgets | None) -> Budgets:
+    if budgets is None or budgets.count == 0:
+        raise PrivacyError(
+            "this mechanism sets its noise from the budgets of all ratings, and none were reported"
+        )
+    return budgets
+
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "none": NoPrivacy,
+    "uniform": Uniform,
+    "sample": Sample,
+    "stretch": Stretch,
+    "weight": Weight,
+}

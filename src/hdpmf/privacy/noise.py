@@ -1,0 +1,72 @@
+"""The paper's noise: Laplace, made of shares that nobody holds alone (its Theorem 3).
+
+The recommender draws ``h_j ~ Exp(1)^K`` for item j; each rater draws ``c ~ N(0, 1/n_j)^K`` and adds
+``b sqrt(2 h_j) c``. The shares add up to ``b sqrt(2 h_j) N(0, 1)``, which is Laplace(b) with
+``b = 2 sqrt(K) Delta / epsilon``. A device or server that holds several raters adds the sum of their shares, which it
+draws at once: normals add up to a normal.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hdpmf.errors import ConfigError, PrivacyError
+
+
+def laplace_scale(n_factors: int, width: float, budget: float) -> float:
+    """Scale ``b`` of the Laplace noise on each coordinate of an item's summed gradient.
+
+    Args:
+        n_factors: K, the length of a latent vector.
+        width: Delta, the width of the *public* rating scale.
+        budget: The epsilon that the noise pays for.
+    """
+    if not (math.isfinite(budget) and budget > 0):
+        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
+    return 2.0 * math.sqrt(n_factors) * width / budget
+
+
+def noise_share(h: np.ndarray, c: np.ndarray, scale: float) -> np.ndarray:
+    """A rater's share of Laplace(scale) noise, from the recommender's ``h`` and its own ``c``."""
+    share: np.ndarray = scale * np.sqrt(2.0 * h) * c
+    return share
+
+
+class SimulationNoise:
+    """Seeded randomness for simulations. It must never make noise that is released to anyone.
+
+    A seed makes results repeatable, which for released noise means removable. Released noise will be another type.
+    Streams are independent: the same seed with another ``stream`` gives unrelated numbers.
+    """
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self.seed = seed
+        self._generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, stream])))
+
+    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Exp(1) draws."""
+        return self._generator.standard_exponential(shape, dtype=np.float32)
+
+    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
+        """N(0, 1) draws."""
+        return self._generator.standard_normal(shape, dtype=np.float32)
+
+    def uniforms(self, n: int) -> np.ndarray:
+        """Draws from [0, 1)."""
+        return self._generator.random(n)
+
+
+def seed_of(rng: int | np.random.Generator | None) -> int:
+    """The 63-bit seed that an ``rng`` argument stands for: itself, a draw from it, or fresh entropy."""
+    if rng is None:
+        rng = np.random.default_rng()
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**63))
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and 0 <= rng < 2**63:
+        return int(rng)
+    raise ConfigError(
+        f"rng must be an int from 0 to 2^63 - 1, a numpy Generator or None, not {type(rng).__name__}"
+        + (f" {rng}" if isinstance(rng, int) else "")
+    )

@@ -1,0 +1,132 @@
+"""Privacy weights: how much of epsilon each rating allows. Private, like the ratings themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hdpmf.errors import PrivacyError
+from hdpmf.ratings import IdIndex, Ratings
+
+
+class PrivacyWeights:
+    """W_ij in (0, 1] for ratings: beta_i * gamma_j, or a number of its own for each training rating.
+
+    Make one with ``PrivacySpec().draw``, ``PrivacyWeights.from_parts``, ``PrivacyWeights.uniform`` or
+    ``PrivacyWeights.per_rating``.
+
+    Attributes:
+        users: The users that have a weight.
+        items: The items that have a weight.
+        beta: Weight of each user.
+        gamma: Weight of each item.
+        rating_weights: Weight of each rating of one particular table, where weights are not a product. Pairs
+            outside that table then get ``beta`` (the user's mean weight) times ``gamma`` (1).
+    """
+
+    def __init__(
+        self,
+        users: IdIndex,
+        items: IdIndex,
+        beta: np.ndarray,
+        gamma: np.ndarray,
+        rating_weights: np.ndarray | None = None,
+    ) -> None:
+        self.users = users
+        self.items = items
+        self.beta = _checked(beta, len(users), "user")
+        self.gamma = _checked(gamma, len(items), "item")
+        self.rating_weights = rating_weights
+
+    def __repr__(self) -> str:
+        return f"PrivacyWeights({len(self.users)} users, {len(self.items)} items)"
+
+    @classmethod
+    def from_parts(cls, ratings: Ratings, users: Any = 1.0, items: Any = 1.0) -> PrivacyWeights:
+        """Weights given per user and per item: a mapping from ids, an array in id order, or one number for all."""
+        return cls(
+            ratings.users,
+            ratings.items,
+            _spread(users, ratings.users, "user"),
+            _spread(items, ratings.items, "item"),
+        )
+
+    @classmethod
+    def uniform(cls, ratings: Ratings, weight: float = 1.0) -> PrivacyWeights:
+        """The same weight for every rating."""
+        return cls.from_parts(ratings, users=weight)
+
+    @classmethod
+    def per_rating(cls, ratings: Ratings, weights: Iterable[float]) -> PrivacyWeights:
+        """One weight for each row of ``ratings``, in its order."""
+        given = _checked(np.asarray(weights, dtype=np.float64), len(ratings), "rating")
+        counts = ratings.user_counts()
+        totals = np.bincount(ratings.user_codes, given, ratings.n_users)
+        beta = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
+        return cls(ratings.users, ratings.items, beta, np.ones(ratings.n_items), given)
+
+    def for_ratings(self, ratings: Ratings) -> np.ndarray:
+        """The weight of each row of ``ratings``."""
+        if self.rating_weights is not None:
+            if len(self.rating_weights) != len(ratings):
+                raise PrivacyError(
+                    f"these weights belong to a table of {len(self.rating_weights)} ratings, not {len(ratings)}; "
+                    "make weights for the table that you fit"
+                )
+            return self.rating_weights
+        beta = self.for_users(ratings.users)[ratings.user_codes]
+        return beta * self.for_items(ratings.items)[ratings.item_codes]
+
+    def for_users(self, users: IdIndex) -> np.ndarray:
+        """beta in the order of ``users``; a user without a weight is an error."""
+        return self.beta[_positions(self.users, users, "user")]
+
+    def for_items(self, items: IdIndex) -> np.ndarray:
+        """gamma in the order of ``items``; an item without a weight is an error."""
+        return self.gamma[_positions(self.items, items, "item")]
+
+
+def _positions(known: IdIndex, wanted: IdIndex, kind: str) -> np.ndarray:
+    if known is wanted:
+        return np.arange(len(known))
+    positions = known.find(wanted.ids)
+    missing = int((positions < 0).sum())
+    if missing:
+        raise PrivacyError(
+            f"{missing} {kind}s have ratings but no privacy weight; draw or give the weights for this table"
+        )
+    return positions
+
+
+def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
+    if isinstance(given, Mapping):
+        positions = index.find(list(given))
+        unknown = int((positions < 0).sum())
+        if unknown or len(positions) != len(index):
+            raise PrivacyError(
+                f"weights were given for {len(given)} {kind}s, of which {unknown} are not in the ratings, and "
+                f"{len(index) - (len(given) - unknown)} {kind}s of the ratings have none; give each exactly one"
+            )
+        out = np.empty(len(index))
+        out[positions] = list(given.values())
+        return out
+    array = np.asarray(given, dtype=np.float64)
+    return np.full(len(index), array) if array.ndim == 0 else array
+
+
+def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
+    array = np.array(weights, dtype=np.float64)
+    if array.shape != (expected,):
+        raise PrivacyError(
+            f"expected one weight for each of {expected} {kind}s, got an array of shape {array.shape}"
+        )
+    bad = ~((array > 0) & (array <= 1))
+    if bad.any():
+        raise PrivacyError(
+            f"{int(bad.sum())} {kind} weights are not in (0, 1] (the first is number {int(np.argmax(bad))}); "
+            "a weight of 1 allows the whole of epsilon, smaller ones allow less, 0 or less means nothing"
+        )
+    array.flags.writeable = False
+    return array

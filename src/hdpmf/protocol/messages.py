@@ -1,0 +1,172 @@
+"""The messages: frozen, versioned, checked when they are made, whoever made them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from hdpmf.errors import ProtocolError
+
+PROTOCOL_VERSION = 1
+
+
+class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, kw_only=True):
+    """Common manners: unknown fields are refused, and so is another version of the protocol."""
+
+    version: int = PROTOCOL_VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"{type(self).__name__} speaks protocol version {self.version}, this side speaks "
+                f"{PROTOCOL_VERSION}; bring both sides to the same release of hdpmf"
+            )
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ProtocolError where a field cannot be right."""
+
+    def _require(self, condition: bool, what: str) -> None:
+        if not condition:
+            raise ProtocolError(f"{type(self).__name__} refused: {what}")
+
+
+class Plan(_Message, frozen=True):
+    """Recommender to shards, first: what is going to be trained. Everything in it is public.
+
+    Attributes:
+        n_items: Items in the catalogue.
+        n_factors: K.
+        epochs: T, the number of rounds.
+        learning_rate: Initial rate of the schedule.
+        reg: Regularisation.
+        mechanism: Name of the mechanism; a shard that runs another one refuses.
+        epsilon: The largest budget of a rating.
+        scale_low: Lower end of the public rating scale.
+        scale_high: Upper end of it.
+        scale_steps: Divide a step by the square root of the number of ratings behind it (or, as printed in the
+            paper, not).
+        fresh_noise: Draw noise anew in every round (or once for all rounds).
+    """
+
+    n_items: int
+    n_factors: int
+    epochs: int
+    learning_rate: float
+    reg: float
+    mechanism: Literal["none", "uniform", "sample", "stretch", "weight"]
+    epsilon: float
+    scale_low: float
+    scale_high: float
+    scale_steps: bool
+    fresh_noise: bool
+
+    def _check(self) -> None:
+        for name in ("n_items", "n_factors", "epochs"):
+            self._require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name in ("learning_rate", "epsilon"):
+            self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
+        self._require(math.isfinite(self.reg) and self.reg >= 0, "reg must be 0 or more")
+        ends = (self.scale_low, self.scale_high)
+        self._require(
+            all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high"
+        )
+
+
+class BudgetReport(_Message, frozen=True):
+    """Shard to recommender, only for mechanisms that need it: a summary of the budgets of its ratings.
+
+    It reveals what it says. HDPMF does without.
+    """
+
+    count: int
+    total: float
+    smallest: float
+    largest: float
+
+    def _check(self) -> None:
+        self._require(self.count >= 0, "count must be 0 or more")
+        self._require(math.isfinite(self.total) and self.total >= 0, "total must be 0 or more")
+        self._require(self.count == 0 or _positive(self.smallest), "smallest must be a positive number")
+        self._require(self.count == 0 or _positive(self.largest), "largest must be a positive number")
+
+
+class Opening(_Message, frozen=True):
+    """Recommender to shards: the budget that sets the noise (None: no noise)."""
+
+    noise_budget: float | None
+
+    def _check(self) -> None:
+        self._require(
+            self.noise_budget is None or _positive(self.noise_budget), "noise_budget must be positive"
+        )
+
+
+class ItemCounts(_Message, frozen=True):
+    """Shard to recommender: how many of its ratings take part, per item. The recommender sees this."""
+
+    counts: np.ndarray
+
+    def _check(self) -> None:
+        self._require(
+            self.counts.ndim == 1 and self.counts.dtype == np.int64, "counts must be a vector of int64"
+        )
+        self._require(bool((self.counts >= 0).all()), "counts must be 0 or more")
+
+
+class Round(_Message, frozen=True):
+    """Recommender to shards: the item factors, and its half of the noise.
+
+    Attributes:
+        number: From 1; the last, T + 1, only brings the final factors.
+        item_factors: V, one row per item.
+        raters: Ratings that take part, per item, over all shards.
+        h: Exp(1) draws for the noise, one row per item or one row for all; None where there is no noise to draw.
+    """
+
+    number: int
+    item_factors: np.ndarray
+    raters: np.ndarray
+    h: np.ndarray | None
+
+    def _check(self) -> None:
+        self._require(self.number >= 1, "rounds are numbered from 1")
+        _check_matrix(self, "item_factors", self.item_factors)
+        n_items, n_factors = self.item_factors.shape
+        self._require(
+            self.raters.dtype == np.int64 and self.raters.shape == (n_items,), "raters must be int64 per item"
+        )
+        self._require(bool((self.raters >= 0).all()), "raters must be 0 or more")
+        if self.h is not None:
+            _check_matrix(self, "h", self.h)
+            self._require(
+                self.h.shape in ((n_items, n_factors), (1, n_factors)), "h must have a row per item or one"
+            )
+            self._require(bool((self.h >= 0).all()), "h must be 0 or more")
+
+
+class Gradients(_Message, frozen=True):
+    """Shard to recommender: per item, the sum of its raters' gradients, each with its noise."""
+
+    number: int
+    sums: np.ndarray
+
+    def _check(self) -> None:
+        self._require(self.number >= 1, "rounds are numbered from 1")
+        _check_matrix(self, "sums", self.sums)
+
+
+Message = Plan | BudgetReport | Opening | ItemCounts | Round | Gradients
+
+
+def _positive(number: float) -> bool:
+    return math.isfinite(number) and number > 0
+
+
+def _check_matrix(message: _Message, name: str, matrix: np.ndarray) -> None:
+    message._require(matrix.ndim == 2 and matrix.dtype == np.float32, f"{name} must be a matrix of float32")
+    # A sum is finite only if every entry is (or if they overflow, which no honest message does).
+    message._require(bool(np.isfinite(matrix.sum(dtype=np.float64))), f"{name} must be finite")

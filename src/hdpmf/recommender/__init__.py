@@ -1,0 +1,6 @@
+"""The UNTRUSTED side: item factors, and whatever shards chose to send. It cannot import the private side."""
+
+from hdpmf.recommender.catalogue import Catalogue
+from hdpmf.recommender.recommender import Recommender
+
+__all__ = ["Catalogue", "Recommender"]

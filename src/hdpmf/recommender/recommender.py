@@ -1,0 +1,100 @@
+"""The recommender's part of training: it adds up what it is sent and steps the item factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hdpmf.errors import ProtocolError
+from hdpmf.privacy.mechanisms import Budgets, Mechanism
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+
+_SPREAD = 0.1  # standard deviation of the first item factors
+
+
+class Recommender:
+    """Trains item factors without ever seeing a rating.
+
+    Args:
+        plan: What is trained; sent to every shard.
+        mechanism: Sets the noise budget from the plan and what shards report.
+        noise: Where h and the first factors come from.
+        h_per_item: Draw h for every item (the paper's text) or one for all items (its published numbers).
+    """
+
+    def __init__(self, plan: Plan, mechanism: Mechanism, noise: SimulationNoise, h_per_item: bool) -> None:
+        self.plan = plan
+        self._mechanism = mechanism
+        self._noise = noise
+        self._h_per_item = h_per_item
+        self._V = noise.normals((plan.n_items, plan.n_factors)) * np.float32(_SPREAD)
+        self._round = 0
+        self._h: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Recommender({self.plan.n_items} items, round {self._round} of {self.plan.epochs})"
+
+    @property
+    def factors(self) -> np.ndarray:
+        """V, one row per item."""
+        return self._V
+
+    @property
+    def raters(self) -> np.ndarray:
+        """Ratings that take part, per item."""
+        return self._raters
+
+    def open(self, reports: Sequence[BudgetReport | None]) -> Opening:
+        """Set the noise budget, from the shards' budget reports where the mechanism needs them."""
+        total: Budgets | None = None
+        for report in reports:
+            if report is not None:
+                part = Budgets(report.count, report.total, report.smallest, report.largest)
+                total = part if total is None else total + part
+        self._noise_budget = self._mechanism.noise_budget(self.plan.epsilon, total)
+        return Opening(noise_budget=self._noise_budget)
+
+    def start(self, counts: Sequence[ItemCounts]) -> None:
+        """Add up who takes part."""
+        for one in counts:
+            if one.counts.shape != (self.plan.n_items,):
+                raise ProtocolError(
+                    f"a shard counted {len(one.counts)} items, the plan has {self.plan.n_items}"
+                )
+        self._raters = np.sum([one.counts for one in counts], axis=0)
+        scaling = (
+            np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
+        )
+        self._step = np.where(self._raters > 0, 1.0 / scaling, 0.0).astype(np.float32)[:, None]
+
+    def next_round(self) -> Round:
+        """The message that opens the next round, or brings the final factors after the last."""
+        self._round += 1
+        if self._round > self.plan.epochs + 1:
+            raise ProtocolError("training is over")
+        closing = self._round == self.plan.epochs + 1
+        h = None if closing or self._noise_budget is None else self._draw_h()
+        return Round(number=self._round, item_factors=self._V, raters=self._raters, h=h)
+
+    def aggregate(self, replies: Sequence[Gradients]) -> None:
+        """Add up the shards' gradients and step the item factors."""
+        plan = self.plan
+        for reply in replies:
+            if reply.number != self._round:
+                raise ProtocolError(f"gradients of round {reply.number} arrived in round {self._round}")
+            if reply.sums.shape != self._V.shape:
+                raise ProtocolError("a shard's gradients do not have the shape of the item factors")
+        total = replies[0].sums if len(replies) == 1 else np.sum([reply.sums for reply in replies], axis=0)
+        rate = np.float32(learning_rate_at(plan.learning_rate, self._round, plan.epochs))
+        with np.errstate(over="ignore", invalid="ignore"):  # the trainer reports divergence in its own words
+            self._V = self._V - (self._step * rate) * (total + np.float32(2 * plan.reg) * self._V)
+
+    def _draw_h(self) -> np.ndarray:
+        if self._h is None or self.plan.fresh_noise:
+            rows = self.plan.n_items if self._h_per_item else 1
+            drawn = self._noise.exponentials((rows, self.plan.n_factors))
+            # Shards refuse h = 0, which a float32 draw can round to.
+            self._h = np.maximum(drawn, np.finfo(np.float32).tiny)
+        return self._h

@@ -1,0 +1,151 @@
+"""What devices hold after training, and what they do with it: predict, recommend, take in a new user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.privacy.mechanisms import Mechanism
+from hdpmf.ratings import IdIndex, RatingScale, Ratings
+from hdpmf.shard.fold_in import constrained_ridge
+
+
+@dataclass(slots=True, repr=False)
+class Devices:
+    """The private state of users. Item positions are those of the recommender's catalogue.
+
+    Attributes:
+        users: User ids.
+        vectors: U, one row per user.
+        beta: Privacy weight of each user.
+        gamma: Privacy weight of each item, as the users see it.
+        means: Each user's own mean rating (NaN for a user without ratings).
+        rated_start: Where each user's list of rated items begins in ``rated``, and the end of the last.
+        rated: Items rated, user after user.
+        scale: The public rating scale.
+    """
+
+    users: IdIndex
+    vectors: np.ndarray
+    beta: np.ndarray
+    gamma: np.ndarray
+    means: np.ndarray
+    rated_start: np.ndarray
+    rated: np.ndarray
+    scale: RatingScale
+
+    def __repr__(self) -> str:
+        return f"Devices({len(self.users)} users)"
+
+    @classmethod
+    def after_training(
+        cls, ratings: Ratings, vectors: np.ndarray, beta: np.ndarray, gamma: np.ndarray
+    ) -> Devices:
+        """The state of the users of ``ratings``, who now have these vectors."""
+        counts = ratings.user_counts()
+        sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)
+        order = np.argsort(ratings.user_codes, kind="stable")
+        return cls(
+            users=ratings.users,
+            vectors=np.ascontiguousarray(vectors),
+            beta=beta,
+            gamma=gamma,
+            means=np.where(counts > 0, sums / np.maximum(counts, 1), np.nan),
+            rated_start=np.concatenate(([0], np.cumsum(counts))),
+            rated=ratings.item_codes[order],
+            scale=ratings.scale,
+        )
+
+    def predict(
+        self,
+        users: np.ndarray,
+        items: np.ndarray,
+        factors: np.ndarray,
+        trained: np.ndarray,
+        mechanism: Mechanism,
+    ) -> np.ndarray:
+        """Predicted ratings for pairs of user and item positions, where -1 stands for an unknown one.
+
+        An item that nobody's ratings taught gets the user's own mean; a user without ratings gets the middle of
+        the scale. Neither costs any privacy.
+        """
+        means = np.append(self.means, np.nan)[users]
+        predictions = np.where(np.isnan(means), self.scale.middle, means)
+        known = (items >= 0) & ~np.isnan(means)
+        known[known] = trained[items[known]]
+        users, items = users[known], items[known]
+        scores = np.einsum("nk,nk->n", self.vectors[users], factors[items])
+        predictions[known] = mechanism.bring_back(scores, self.beta[users] * self.gamma[items])
+        return self.scale.clip(predictions)
+
+    def recommend(
+        self, user: int, n: int, factors: np.ndarray, trained: np.ndarray, mechanism: Mechanism
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ``n`` best items that the user has not rated, best first, and their predicted ratings."""
+        scores = mechanism.bring_back(factors @ self.vectors[user], self.beta[user] * self.gamma)
+        candidates = trained.copy()
+        candidates[self.rated[self.rated_start[user] : self.rated_start[user + 1]]] = False
+        items = np.flatnonzero(candidates)
+        # Ranked by the unclipped score: clipping would make everything above the scale equal.
+        best = items[np.argsort(-scores[items], kind="stable")[:n]]
+        return best, self.scale.clip(scores[best])
+
+    def take_in(
+        self,
+        ratings: Ratings,
+        items: np.ndarray,
+        weights: np.ndarray,
+        beta: np.ndarray,
+        factors: np.ndarray,
+        reg: float,
+        reg_per_rating: bool,
+        mechanism: Mechanism,
+    ) -> np.ndarray:
+        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep these users from now on.
+
+        Args:
+            ratings: Ratings of users who were not in training (or come again with more ratings).
+            items: Catalogue position of each rating's item.
+            weights: Privacy weight of each rating.
+            beta: Privacy weight of each user.
+            factors: The item factors.
+            reg: Regularisation of the training.
+            reg_per_rating: Whether it acts once per rating (the sequential solver) or once (Algorithm 1).
+            mechanism: How ratings enter. Nothing is sent, so nothing is sampled away.
+        """
+        target = mechanism.enter_on_device(ratings.values, weights)
+        vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
+        rated: list[np.ndarray] = []
+        means = np.full(ratings.n_users, np.nan)
+        for user in range(ratings.n_users):
+            own = ratings.user_codes == user
+            rated.append(items[own])
+            if own.any():
+                means[user] = ratings.values[own].mean()
+                ridge = reg * own.sum() if reg_per_rating else reg
+                bound = 1.0 if mechanism.bounds_users else None
+                vectors[user] = constrained_ridge(factors[items[own]], target[own], ridge, bound)
+        self._replace(ratings.users, vectors, beta, means, rated)
+        return vectors
+
+    def _replace(
+        self,
+        users: IdIndex,
+        vectors: np.ndarray,
+        beta: np.ndarray,
+        means: np.ndarray,
+        rated: list[np.ndarray],
+    ) -> None:
+        """Add users, replacing those that are here already."""
+        stay = np.flatnonzero(users.find(self.users.ids) < 0)
+        kept = [self.rated[self.rated_start[user] : self.rated_start[user + 1]] for user in stay]
+        everyone = np.concatenate((self.users.ids[stay], users.ids))
+        order = np.argsort(everyone, kind="stable")
+        lists = [*kept, *rated]
+        self.users = IdIndex(everyone[order])
+        self.vectors = np.concatenate((self.vectors[stay], vectors))[order]
+        self.beta = np.concatenate((self.beta[stay], beta))[order]
+        self.means = np.concatenate((self.means[stay], means))[order]
+        self.rated_start = np.concatenate(([0], np.cumsum([len(lists[one]) for one in order])))
+        self.rated = np.concatenate([lists[one] for one in order])

@@ -1,0 +1,184 @@
+"""A shard takes part in training: it answers the recommender's messages and updates its own user vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdpmf.errors import DivergedError, PrivacyError, ProtocolError
+from hdpmf.kernels import batch
+from hdpmf.kernels.grouping import group
+from hdpmf.kernels.simd import pad
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Mechanism
+from hdpmf.privacy.noise import SimulationNoise, laplace_scale, noise_share
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+from hdpmf.ratings import Ratings
+from hdpmf.shard.initial import initial_vectors
+from hdpmf.shard.outgoing import compose
+
+
+class Shard:
+    """One or more users on the private side of the protocol.
+
+    Methods are called in the order of the conversation (see ``hdpmf.protocol``); a message out of turn, of the wrong
+    size or for another mechanism is refused with a ProtocolError and changes nothing.
+
+    Args:
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        weights: Their privacy weights.
+        mechanism: How their ratings enter. A plan that names another one is refused.
+        noise: Where the users' noise comes from.
+        seed: Of the first user vectors.
+        workers: Threads for the kernels.
+    """
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        weights: PrivacyWeights,
+        mechanism: Mechanism,
+        noise: SimulationNoise,
+        seed: int,
+        workers: Workers,
+    ) -> None:
+        self._ratings = ratings
+        self._weights = weights.for_ratings(ratings)
+        self._mechanism = mechanism
+        self._noise = noise
+        self._seed = seed
+        self._workers = workers
+        self._plan: Plan | None = None
+        self._round = 0
+        self._kept_noise: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Shard({self._ratings.n_users} users)"
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """User vectors, one row per user. Private: for the owner of the shard, never for a message."""
+        return self._U[:, : self._expected_plan().n_factors]
+
+    def accept(self, plan: Plan) -> BudgetReport | None:
+        """Agree to a plan, or refuse it; report budgets where the mechanism cannot do without."""
+        if MECHANISMS[plan.mechanism] is not type(self._mechanism):
+            raise ProtocolError(
+                f"the plan wants the mechanism {plan.mechanism!r}, which is not the one chosen on this device"
+            )
+        scale = self._ratings.scale
+        if plan.n_items != self._ratings.n_items or (plan.scale_low, plan.scale_high) != (
+            scale.low,
+            scale.high,
+        ):
+            raise ProtocolError(
+                f"the plan is for {plan.n_items} items rated {plan.scale_low:g} to {plan.scale_high:g}; this device "
+                f"knows {self._ratings.n_items} items rated {scale.low:g} to {scale.high:g}"
+            )
+        self._plan = plan
+        if not self._mechanism.needs_budgets:
+            return None
+        budgets = Budgets.of(self._weights, plan.epsilon)
+        return compose(
+            BudgetReport,
+            count=budgets.count,
+            total=budgets.total,
+            smallest=budgets.smallest,
+            largest=budgets.largest,
+        )
+
+    def open(self, opening: Opening) -> ItemCounts:
+        """Let ratings enter, and say how many take part per item."""
+        plan = self._expected_plan()
+        if not isinstance(opening, Opening) or self._round:
+            raise ProtocolError("an Opening must come once, after the plan and before the first round")
+        expected = None if self._mechanism.needs_budgets else self._mechanism.noise_budget(plan.epsilon, None)
+        if not self._mechanism.needs_budgets and opening.noise_budget != expected:
+            raise ProtocolError(
+                "the noise budget in the opening is not the one that the plan's epsilon gives"
+            )
+        ratings = self._ratings
+        entered = self._mechanism.enter(
+            ratings.values,
+            self._weights,
+            plan.epsilon,
+            opening.noise_budget,
+            self._noise.uniforms(len(ratings)),
+        )
+        users, items = ratings.user_codes, ratings.item_codes
+        if entered.kept is not None:
+            users, items = users[entered.kept], items[entered.kept]
+        self._by_item = group(items, users, entered.target, entered.coefficient, ratings.n_items)
+        # The coefficient protects what is sent; the device fits its own vector to all that it knows.
+        self._by_user = group(users, items, entered.target, None, ratings.n_users)
+        self._noise_budget = opening.noise_budget
+        self._U = pad(initial_vectors(ratings.users, plan.n_factors, self._seed))
+        self._gradient = np.empty((plan.n_items, self._U.shape[1]), np.float32)
+        return compose(ItemCounts, counts=self._by_item.counts)
+
+    def receive(self, message: Round) -> None:
+        """Take new item factors; from the second round on, make the previous round's step of the user vectors."""
+        plan = self._expected_plan()
+        if (
+            not isinstance(message, Round)
+            or message.number != self._round + 1
+            or message.number > plan.epochs + 1
+        ):
+            raise ProtocolError(f"expected round {self._round + 1} of {plan.epochs}")
+        if message.item_factors.shape != (plan.n_items, plan.n_factors):
+            raise ProtocolError("the item factors of this round do not have the shape of the plan")
+        closing = message.number == plan.epochs + 1
+        needs_noise = self._noise_budget is not None and not closing
+        if needs_noise and (message.h is None or not (message.h > 0).all()):
+            raise ProtocolError(
+                "refused: without positive h for every item the gradients would go out without noise"
+            )
+        if (message.raters < self._by_item.counts).any():
+            raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
+        V = pad(message.item_factors)
+        if message.number > 1:
+            rate = learning_rate_at(plan.learning_rate, message.number - 1, plan.epochs)
+            steps = np.full(self._by_user.n_rows, rate, np.float32)
+            if plan.scale_steps:
+                steps /= np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
+            batch.step_users(
+                self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers
+            )
+        self._V = V
+        self._message = message
+        self._round = message.number
+
+    def contribute(self) -> Gradients:
+        """The noisy gradients of this round's item factors."""
+        plan = self._expected_plan()
+        if not 1 <= self._round <= plan.epochs:
+            raise ProtocolError("there is no round to contribute to")
+        batch.item_gradients(self._by_item, self._U, self._V, self._gradient, self._workers)
+        sums = self._gradient[:, : plan.n_factors]
+        if self._noise_budget is not None:
+            sums = sums + self._noise_shares(plan, self._noise_budget)
+        with np.errstate(invalid="ignore"):
+            finite = np.isfinite(sums.sum(dtype=np.float64))
+        if not finite:
+            raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
+        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(sums))
+
+    def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:
+        """The sum of the shares of this shard's raters, per item."""
+        if self._kept_noise is not None:
+            return self._kept_noise
+        message = self._message
+        if message.h is None:
+            raise PrivacyError("the round brought no h")
+        width = plan.scale_high - plan.scale_low
+        part = np.sqrt(self._by_item.counts / np.maximum(message.raters, 1)).astype(np.float32)
+        c = self._noise.normals((plan.n_items, plan.n_factors)) * part[:, None]
+        shares = noise_share(message.h, c, np.float32(laplace_scale(plan.n_factors, width, budget)))
+        if not plan.fresh_noise:
+            self._kept_noise = shares
+        return shares
+
+    def _expected_plan(self) -> Plan:
+        if self._plan is None:
+            raise ProtocolError("a plan must come first")
+        return self._plan
