@@ -33,24 +33,18 @@ def times(name: str, timestamps: Any) -> NDArray[np.int64]:
             raise RatingsError(f"{name}: column 'timestamp', row {row:,}: the time is missing")
         return array.astype("datetime64[s]").astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise RatingsError(
-            f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times"
-        )
+        raise RatingsError(f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times")
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.abs(array) < 2**62))
         if len(bad):
-            raise RatingsError(
-                f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd"
-            )
+            raise RatingsError(f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd")
     return array.astype(np.int64)
 
 
 def codes(name: str, what: str, values: Any, index: IdIndex | None, rows: int) -> tuple[Codes, IdIndex]:
     """Find the code of each id, in the index given or in a new one."""
     if len(values) != rows:
-        raise RatingsError(
-            f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}"
-        )
+        raise RatingsError(f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}")
     if index is None:
         try:
             index, codes = factorise(values, what)

@@ -44,9 +44,7 @@ def match_columns(names: Sequence[str], wanted: Mapping[str, str] | None, origin
     wanted = dict(wanted or {})
     strange = set(wanted) - set(COLUMNS)
     if strange:
-        raise ConfigError(
-            f"columns= maps {', '.join(COLUMNS)} to names; unknown: {', '.join(sorted(strange))}"
-        )
+        raise ConfigError(f"columns= maps {', '.join(COLUMNS)} to names; unknown: {', '.join(sorted(strange))}")
     found: dict[str, str] = {}
     for ours in COLUMNS:
         if ours in wanted:
@@ -100,11 +98,7 @@ def _ids(series: Any, what: str, origin: str) -> Any:
         import polars as pl
 
         text = series.cast(nw.String)
-        return (
-            pl.Series(text.to_list(), dtype=pl.String)
-            if text.implementation.is_pandas_like()
-            else _polars(text)
-        )
+        return pl.Series(text.to_list(), dtype=pl.String) if text.implementation.is_pandas_like() else _polars(text)
     return np.array([*series.to_list(), None], dtype=object)[:-1]
 
 
@@ -124,9 +118,7 @@ def _numbers(series: Any, what: str, origin: str) -> Any:
     if series.dtype.is_numeric():
         if series.null_count():
             row = int(np.argmax(series.is_null().to_numpy())) + 1
-            raise RatingsError(
-                f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in"
-            )
+            raise RatingsError(f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in")
         return series.to_numpy()
     if series.dtype == nw.Object:  # pandas columns that lost their type
         listed = series.to_list()

@@ -57,9 +57,7 @@ class IdIndex:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IdIndex):
             return NotImplemented
-        return self is other or (
-            self.is_integer == other.is_integer and np.array_equal(self._ids, other._ids)
-        )
+        return self is other or (self.is_integer == other.is_integer and np.array_equal(self._ids, other._ids))
 
     def __hash__(self) -> int:
         return hash((self._ids.dtype.kind, len(self._ids)))
@@ -106,9 +104,7 @@ class IdIndex:
         """Look up the code of one id, or raise `UnknownIdError`."""
         found = int(self.find([value])[0])
         if found < 0:
-            raise UnknownIdError(
-                f"unknown id {value!r}: it is none of the {len(self):,} {self._kind()} ids here"
-            )
+            raise UnknownIdError(f"unknown id {value!r}: it is none of the {len(self):,} {self._kind()} ids here")
         return found
 
     def parse(self, text: str) -> Id:
@@ -122,9 +118,7 @@ class IdIndex:
             try:
                 value = int(text)
             except ValueError:
-                raise UnknownIdError(
-                    f"unknown id {text!r}: the {len(self):,} ids here are integers"
-                ) from None
+                raise UnknownIdError(f"unknown id {text!r}: the {len(self):,} ids here are integers") from None
         self.code(value)
         return value
 
@@ -171,9 +165,7 @@ def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:
     if first == second:
         return first
     if first.is_integer != second.is_integer:
-        raise RatingsError(
-            f"{what} ids are integers in one table and strings in the other: write them the same way"
-        )
+        raise RatingsError(f"{what} ids are integers in one table and strings in the other: write them the same way")
     return IdIndex(np.union1d(first.ids, second.ids))
 
 
@@ -222,9 +214,7 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
         if all(issubclass(kind, (float, int, np.integer, np.floating)) and kind is not bool for kind in types):
             return _integral(np.array(listed, dtype=np.float64), what)
     except OverflowError:
-        raise RatingsError(
-            f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
-        ) from None
+        raise RatingsError(f"column '{what}' has integers beyond 64 bits with sign: pass them as strings") from None
     if all(issubclass(kind, str) for kind in types):
         return _checked_text(listed, what)
     for row, value in enumerate(listed, start=1):
@@ -232,8 +222,7 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
             raise _missing(what, row)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
             raise RatingsError(
-                f"column '{what}', row {row:,}: an id must be an integer or a string, "
-                f"not {type(value).__name__}"
+                f"column '{what}', row {row:,}: an id must be an integer or a string, not {type(value).__name__}"
             )
     raise RatingsError(f"column '{what}' mixes integers and strings: make all its ids strings")
 
@@ -245,9 +234,7 @@ def _integral(array: NDArray[Any], what: str) -> NDArray[np.int64]:
     # 2**53 is where float64 stops telling neighbouring integers apart.
     bad = np.flatnonzero((array != np.floor(array)) | (np.abs(array) > 2**53))
     if len(bad):
-        raise RatingsError(
-            f"column '{what}', row {bad[0] + 1:,}: an id must be an integer or a string, not a fraction"
-        )
+        raise RatingsError(f"column '{what}', row {bad[0] + 1:,}: an id must be an integer or a string, not a fraction")
     return array.astype(np.int64)
 
 
@@ -300,9 +287,7 @@ def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
         return factorise(np.array([*series.to_list(), None], dtype=object)[:-1], what)
     unique = series.unique().sort()
     lengths = unique.str.len_chars()
-    unfit = unique.filter(
-        (lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True)
-    )
+    unfit = unique.filter((lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True))
     if len(unfit):
         row = int(series.is_in(unfit.implode()).arg_true()[0]) + 1
         raise _missing(what, row) if series[row - 1] == "" else _unfit(what, row)

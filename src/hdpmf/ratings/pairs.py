@@ -11,9 +11,7 @@ from hdpmf.ratings.scale import ScaleLike
 from hdpmf.ratings.table import Ratings
 
 
-def share_indexes(
-    train: Ratings, test: Ratings, item_table: ItemTable | None = None
-) -> tuple[Ratings, Ratings]:
+def share_indexes(train: Ratings, test: Ratings, item_table: ItemTable | None = None) -> tuple[Ratings, Ratings]:
     """Bring two tables into one id space, so that their codes mean the same thing."""
     users = merge(train.users, test.users, "user")
     items = merge(train.items, test.items, "item")

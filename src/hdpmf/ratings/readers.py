@@ -89,9 +89,7 @@ def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None) 
     try:
         frame = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(
-            f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
-        ) from error
+        raise RatingsError(f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here") from error
     return columns_of_frame(frame, columns, origin)
 
 
@@ -138,9 +136,7 @@ def _parse_text(
 class _TextTable:
     """The content of a delimited file and how to cut it."""
 
-    def __init__(
-        self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool
-    ) -> None:
+    def __init__(self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool) -> None:
         self.data, self.origin, self.names = data, origin, names
         self.mark, self.header, self.quoted = mark, header, quoted
 
@@ -212,8 +208,7 @@ def _parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
         row = int(numbers.is_null().arg_true()[0])
         problem = "is missing" if series[row] in (None, "") else "is not a number"
         raise RatingsError(
-            f"{origin}: column '{what}', row {row + 1:,}: {problem}; correct or remove the row "
-            "(or check the separator)"
+            f"{origin}: column '{what}', row {row + 1:,}: {problem}; correct or remove the row (or check the separator)"
         )
     return numbers
 
@@ -250,9 +245,7 @@ def _unreadable(table: _TextTable) -> RatingsError:
 
 
 def _not_utf8(origin: str) -> RatingsError:
-    return RatingsError(
-        f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again"
-    )
+    return RatingsError(f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again")
 
 
 def _first_line(data: bytes) -> bytes:

@@ -40,9 +40,7 @@ class RatingScale:
             distinct = np.float32(low) < np.float32(high)
             finite = bool(np.isfinite(np.float32(low)) and np.isfinite(np.float32(high)))
         if not (finite and distinct):
-            raise RatingsError(
-                f"a rating scale must be finite and go from low to high; got ({low:g}, {high:g})"
-            )
+            raise RatingsError(f"a rating scale must be finite and go from low to high; got ({low:g}, {high:g})")
         if step is not None and not (math.isfinite(step) and 0 < step <= high - low):
             raise RatingsError(f"the step of a rating scale must be above 0 and fit the scale; got {step:g}")
         object.__setattr__(self, "low", low)

@@ -67,9 +67,7 @@ def sparsify(ratings: Ratings, fraction: float, *, rng: RngLike = 0) -> Ratings:
     return ratings.take(rank < kept[ratings.user_codes])
 
 
-def _rank_within_user(
-    ratings: Ratings, generator: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rank_within_user(ratings: Ratings, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give each rating a random place among its user's ratings; also return the ratings per user."""
     n = len(ratings)
     # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort makes ties

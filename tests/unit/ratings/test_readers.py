@@ -168,7 +168,9 @@ def attempt(path: Path, data: bytes, **options: object) -> None:
     assert len(ratings) > 0
 
 
-FIELDS = st.sampled_from(["1", "2", "", "x", "-0", "007", "1e3", "nan", "NaN", '"', '""', " ", "5.0", "\x1f", "é", "\r"])
+FIELDS = st.sampled_from(
+    ["1", "2", "", "x", "-0", "007", "1e3", "nan", "NaN", '"', '""', " ", "5.0", "\x1f", "é", "\r"]
+)
 LINES = st.lists(st.lists(FIELDS, max_size=5), max_size=6)
 fuzz = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -19,9 +19,7 @@ def tables(draw: st.DrawFn) -> Ratings:
 
 
 def pairs_of(ratings: Ratings) -> list[tuple[int, int, float]]:
-    return list(
-        zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), strict=True)
-    )
+    return list(zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
 
 
 @given(tables(), st.integers(1, 15), SEEDS)

@@ -48,7 +48,9 @@ def test_it_has_movielens_shape() -> None:
         assert np.mean(counts) > 1.2 * np.median(counts)
     assert ratings.item_table is not None
     assert all(ratings.item_table.genres)
-    assert all(str(year) in title for title, year in zip(ratings.item_table.titles, ratings.item_table.years, strict=True))
+    assert all(
+        str(year) in title for title, year in zip(ratings.item_table.titles, ratings.item_table.years, strict=True)
+    )
 
 
 def test_tastes_can_be_learned() -> None:

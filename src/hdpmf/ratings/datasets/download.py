@@ -20,9 +20,7 @@ _CHUNK = 64 * 1024
 _TIMEOUT_SECONDS = 30
 
 
-def fetch_dataset(
-    name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> Path:
+def fetch_dataset(name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Path:
     """Get a data set into the cache.
 
     What arrives is loaded and its checksum and counts are compared before it takes its place in the cache;
@@ -66,9 +64,7 @@ def fetch_dataset(
 
 def _settle(info: DatasetInfo, source: Path, target: Path, folder: Path) -> Path:
     if not source.is_file():
-        raise DatasetError(
-            f"there is no file {source}; give the archive or file of {info.title} after --from"
-        )
+        raise DatasetError(f"there is no file {source}; give the archive or file of {info.title} after --from")
     ratings = read_checked(info, source)
     if target.suffix == ".parquet":
         ratings.write(target)
@@ -90,7 +86,10 @@ def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> Non
     try:
         fetch(info.url, str(target), None)
     except requests.HTTPError as error:
-        status = error.response.status_code if error.response is not None else "an error"
+        status: int | str = "with an error"
+        if error.response is not None:
+            status = error.response.status_code
+            error.response.close()  # pooch leaves it open
         raise DatasetError(f"{info.url} answered {status}; {by_hand}") from error
     except (requests.ConnectionError, requests.Timeout) as error:
         raise DatasetError(f"no connection to {info.url}, or it broke off; {by_hand}") from error

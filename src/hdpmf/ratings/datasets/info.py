@@ -49,9 +49,7 @@ class DatasetInfo:
     counts: Counts | None = None
     checksums: dict[str, str] = field(default_factory=dict)
     read: Callable[[DatasetInfo, Path], Ratings] | None = field(default=None, repr=False)
-    read_split: Callable[[DatasetInfo, Path], tuple[Ratings, Ratings]] | None = field(
-        default=None, repr=False
-    )
+    read_split: Callable[[DatasetInfo, Path], tuple[Ratings, Ratings]] | None = field(default=None, repr=False)
 
     @property
     def split(self) -> bool:

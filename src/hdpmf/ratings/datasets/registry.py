@@ -163,9 +163,7 @@ def load_dataset(name: str, *, path: str | os.PathLike[str] | None = None, **opt
         try:
             return synthetic_world(**options)
         except TypeError as error:
-            raise ConfigError(
-                f"unknown option for {info.name!r} among: {', '.join(sorted(options))}"
-            ) from error
+            raise ConfigError(f"unknown option for {info.name!r} among: {', '.join(sorted(options))}") from error
     if options:
         raise ConfigError(f"{info.name!r} takes no options, got: {', '.join(sorted(options))}")
     return read_checked(info, _require(info, path))
@@ -180,8 +178,7 @@ def load_split(name: str, *, path: str | os.PathLike[str] | None = None) -> tupl
     if info.read_split is None:
         having = ", ".join(other.name for other in REGISTRY.values() if other.split)
         raise DatasetError(
-            f"{info.title} has no ready-made split (only {having}); use "
-            f"load_dataset({info.name!r}).hold_out(10)"
+            f"{info.title} has no ready-made split (only {having}); use load_dataset({info.name!r}).hold_out(10)"
         )
     found = _require(info, path)
     try:

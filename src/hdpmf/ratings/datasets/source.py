@@ -45,14 +45,11 @@ def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[
         ) from error
     for name in names:
         if name not in members:
-            raise DatasetError(
-                f"{path.name} has no member '{name}', so it is not {info.title}; {info.how_to_get()}"
-            )
+            raise DatasetError(f"{path.name} has no member '{name}', so it is not {info.title}; {info.how_to_get()}")
         expected = info.checksums.get(name)
         if expected is not None and hashlib.sha256(members[name]).hexdigest() != expected:
             raise DatasetError(
-                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); "
-                f"{info.how_to_get()}"
+                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); {info.how_to_get()}"
             )
     return members
 

@@ -69,9 +69,7 @@ def _ratings(info: DatasetInfo, stream: IO[bytes]) -> Ratings:
             try:
                 review = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise RatingsError(
-                    f"line {row:,} is not a review with user_id, business_id, stars and date"
-                ) from error
+                raise RatingsError(f"line {row:,} is not a review with user_id, business_id, stars and date") from error
             if not _DATE.fullmatch(review.date):
                 raise RatingsError(f"line {row:,}: the date is not written as YYYY-MM-DD HH:MM:SS")
             if not (_fits(review.user_id) and _fits(review.business_id)):
