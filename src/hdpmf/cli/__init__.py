@@ -1,0 +1,1 @@
+"""The ``hdpmf`` command: one module per command, assembled in ``main``."""

@@ -1,0 +1,103 @@
+"""``hdpmf evaluate``: train a method and measure it on ratings it has not seen."""
+
+from __future__ import annotations
+
+import time
+
+from hdpmf.cli import options
+from hdpmf.cli.inputs import Settings, Source
+from hdpmf.cli.output import (
+    claim_fields,
+    claim_sentence,
+    epochs_progress,
+    hdpmf_version,
+    print_json,
+    print_lines,
+    print_table,
+    short_claim,
+)
+
+_BASELINES = ("user-mean", "global-mean")
+
+
+def evaluate(
+    method: options.Method,
+    train: options.TrainFile = None,
+    test: options.TestFile = None,
+    data: options.DatasetName = None,
+    hold_out: options.HoldOut = None,
+    ready_split: options.ReadySplit = False,
+    scale: options.Scale = None,
+    column: options.Columns = None,
+    factors: options.Factors = 10,
+    lr: options.LearningRate = None,
+    reg: options.Reg = 0.01,
+    epochs: options.Epochs = 100,
+    solver: options.Solver = "batch",
+    epsilon: options.Epsilon = 1.0,
+    h: options.NoiseShare = "auto",
+    noise: options.Noise = "epoch",
+    threshold: options.Threshold = "mean",
+    spec: options.Spec = None,
+    uniform_weights: options.UniformWeights = False,
+    weights_seed: options.WeightsSeed = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Train METHOD and measure its error on test ratings, beside both trivial baselines."""
+    settings = Settings(
+        method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
+        spec, uniform_weights, weights_seed,
+    )  # fmt: skip
+    source = Source(train, data, scale, column)
+
+    from hdpmf.models import METHODS, make_model
+
+    training, held_out = source.split(test, hold_out, ready_split, seed)
+    model = make_model(method, **settings.model_params())
+    weights = settings.draw_weights(training)
+    with epochs_progress(f"training {METHODS[method].label}", epochs) as after_epoch:
+        begin = time.perf_counter()
+        model.fit(training, weights, callbacks=[after_epoch])
+        seconds = time.perf_counter() - begin
+    score = model.score(held_out)
+    baselines = {name: make_model(name).fit(training) for name in _BASELINES}
+    baseline_scores = {name: baseline.score(held_out) for name, baseline in baselines.items()}
+
+    if json:
+        print_json(
+            {
+                "method": method,
+                "mse": score["mse"],
+                "mae": score["mae"],
+                "n_test": score["n"],
+                "n_cold": score["n_cold"],
+                "n_train": len(training),
+                "fit_seconds": seconds,
+                **claim_fields(model.privacy),
+                **settings.record(),
+                "data": training.name,
+                "user_mean_mse": baseline_scores["user-mean"]["mse"],
+                "user_mean_mae": baseline_scores["user-mean"]["mae"],
+                "global_mean_mse": baseline_scores["global-mean"]["mse"],
+                "global_mean_mae": baseline_scores["global-mean"]["mae"],
+                "hdpmf_version": hdpmf_version(),
+            }
+        )
+        return
+    models = {method: (model, score, f"{seconds:.2f} s")}
+    models |= {name: (baselines[name], baseline_scores[name], "") for name in _BASELINES if name not in models}
+    print_table(
+        ("method", "MSE", "MAE", "epsilon", "fit"),
+        [
+            (METHODS[name].label, f"{one['mse']:.4f}", f"{one['mae']:.4f}", short_claim(fitted.privacy), fit)
+            for name, (fitted, one, fit) in models.items()
+        ],
+        numeric=("MSE", "MAE", "fit"),
+        title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to test on",
+        strong=(0,),
+    )
+    if score["n_cold"]:
+        print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
+    print_lines(claim_sentence(model.privacy))

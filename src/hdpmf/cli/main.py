@@ -1,0 +1,92 @@
+"""The ``hdpmf`` command: its parts put together, and how it ends.
+
+Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 an option that makes no sense; 3 ratings that cannot be
+used, or an unknown user; 4 a data set that is absent or wrong; 5 a privacy budget or weight outside its range; 6 a
+malformed message; 7 a saved model that cannot be read; 8 the disk refused; 9 an optional dependency is missing; 10
+training ran away; 130 interrupted.
+
+Commands import what is heavy inside their functions: ``hdpmf --help`` has to be there at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from hdpmf.cli.evaluate import evaluate
+from hdpmf.cli.output import clean, hdpmf_version, print_json
+from hdpmf.errors import HdpmfError
+
+EPILOG = (
+    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
+    "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training diverged, 130 interrupted."
+)
+
+_INTERRUPTED = 130
+
+# typer carries a click of its own; this is the public way to the base of all its usage errors.
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="hdpmf",
+    help="Recommendations without trusting the recommender: matrix factorization with heterogeneous differential "
+    "privacy.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # Tracebacks stay plain: the pretty ones print local variables, and those hold ratings.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hdpmf {hdpmf_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+# The commands, in the order that help shows them. A new one is a module of its own and a line here.
+app.command()(evaluate)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``hdpmf`` command; ends the process."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a title in another script must not end a command
+    try:
+        code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
+    except HdpmfError as error:
+        code = _fail(given, type(error).__name__, str(error), error.exit_code)
+    except _UsageError as error:
+        code = _fail(given, "UsageError", error.format_message() + _help_hint(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        _fail(given, "Interrupted", "interrupted; nothing was half-written", _INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _help_hint(error: Any) -> str:
+    command = error.ctx.command_path if error.ctx is not None else "hdpmf"
+    return f" (see {command} --help)"
+
+
+def _fail(arguments: Sequence[str], kind: str, message: str, exit_code: int) -> int:
+    line = clean(message)
+    print(f"error: {line}", file=sys.stderr, flush=True)
+    if "--json" in arguments:
+        print_json({"error": {"type": kind, "message": line, "exit_code": exit_code}})
+    return exit_code

@@ -1,0 +1,136 @@
+"""What commands print: results to stdout, notes and progress to stderr, one JSON document where asked for.
+
+Where the output is no terminal it is plain lines: no colours, no control characters, nothing cut to a width.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from hdpmf.models import EpochRecord
+    from hdpmf.privacy.claims import PrivacyClaim
+
+# Wide enough that no line of ours is ever broken where a program, not a person, reads it.
+_PLAIN_WIDTH = 240
+
+
+def hdpmf_version() -> str:
+    """The version of the installed package."""
+    return version("hdpmf")
+
+
+def clean(text: object) -> str:
+    """Text from outside on one line, without characters that would steer a terminal."""
+    return "".join(char if char.isprintable() else " " for char in str(text))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one document of a ``--json`` call."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A line for people that is not the result."""
+    print(clean(text), file=sys.stderr, flush=True)
+
+
+def print_lines(*lines: str) -> None:
+    """Lines of the result."""
+    console = _console(sys.stdout)
+    for line in lines:
+        console.print(clean(line), soft_wrap=not console.is_terminal)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numeric: Sequence[str] = (),
+    title: str | None = None,
+    strong: Sequence[int] = (),
+) -> None:
+    """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console(sys.stdout)
+    if title:
+        console.print(clean(title), style="bold")
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numeric else "left")
+    for position, row in enumerate(rows):
+        table.add_row(*(Text(clean(cell)) for cell in row), style="bold cyan" if position in strong else None)
+    console.print(table)
+
+
+@contextmanager
+def epochs_progress(label: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
+    """A bar over epochs with the time left, for a terminal; elsewhere nothing."""
+    with progress_bar(label, epochs) as advance:
+
+        def after_epoch(record: EpochRecord) -> None:
+            advance(record.epoch, record.epochs)
+
+        yield after_epoch
+
+
+@contextmanager
+def progress_bar(
+    label: str, total: int | None = None, *, in_bytes: bool = False
+) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on stderr that is told how far things are and how far they will go."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich import progress as bars
+
+    amount = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), amount, bars.TimeRemainingColumn())
+    with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
+        task = shown.add_task(label, total=total)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
+    """A privacy claim as JSON: an epsilon never goes without what it stands on."""
+    return {
+        "epsilon": claim.epsilon,
+        "epsilon_status": claim.status,
+        "epsilon_view": claim.view,
+        "epsilon_reason": claim.reason,
+    }
+
+
+def claim_sentence(claim: PrivacyClaim) -> str:
+    """A privacy claim for people."""
+    if claim.epsilon is None:
+        return f"Privacy: none; {claim.reason}."
+    return (
+        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
+        f"{claim.reason}."
+    )
+
+
+def short_claim(claim: PrivacyClaim) -> str:
+    """A privacy claim for a table's cell."""
+    return "none" if claim.epsilon is None else f"{claim.epsilon:g} ({claim.status})"
+
+
+def _console(stream: IO[str]) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
