@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
+# How many rows tell which columns are worth parsing as numbers.
+_PROBED_ROWS = 1000
 # Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's own "unit
 # separator": no text field has it.
 _UNIT = b"\x1f"
@@ -140,7 +142,7 @@ class _TextTable:
         self.data, self.origin, self.names = data, origin, names
         self.mark, self.header, self.quoted = mark, header, quoted
 
-    def frame(self, types: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    def frame(self, types: dict[str, type[pl.DataType]], rows: int | None = None) -> pl.DataFrame:
         import polars as pl
 
         # By position: names in the file could be anything, and repeat what the engine reserves.
@@ -153,12 +155,13 @@ class _TextTable:
             quote_char='"' if self.quoted else None,
             schema={place: types.get(name, pl.String) for name, place in places.items()},
             columns=[places[name] for name in types],
+            n_rows=rows,
         )
         return frame.select(pl.col(places[name]).alias(name) for name in types)
 
 
 def _typed(table: _TextTable, found: dict[str, str]) -> Columns:
-    """Parse as numbers straight away, which is fast, and as text only where that fails."""
+    """Parse as numbers what begins as numbers, which is fast, and everything as text only where that fails."""
     import polars as pl
 
     foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
@@ -169,11 +172,15 @@ def _typed(table: _TextTable, found: dict[str, str]) -> Columns:
     }
     if "timestamp" in found:
         numeric[found["timestamp"]] = pl.Int64
+    text: dict[str, type[pl.DataType]] = dict.fromkeys(numeric, pl.String)
     try:
-        frame = table.frame(numeric)
+        begin = table.frame(text, rows=_PROBED_ROWS)
+        frame = table.frame(
+            {name: kind if _all_are(kind, begin[name]) else pl.String for name, kind in numeric.items()}
+        )
     except foreign:
         try:
-            frame = table.frame(dict.fromkeys(numeric, pl.String))
+            frame = table.frame(text)
         except foreign as error:
             raise _unreadable(table) from error
     if not len(frame):
@@ -193,9 +200,16 @@ def _parsed_ids(series: pl.Series) -> pl.Series:
 
     if series.dtype != pl.String:
         return series
-    series = series.str.strip_chars()
-    numbers = series.cast(pl.Int64, strict=False)
-    return series if numbers.null_count() else numbers
+    # There are far fewer ids than rows, so they are looked at instead.
+    distinct = series.unique(maintain_order=True)
+    stripped = distinct.str.strip_chars()
+    if not stripped.equals(distinct, null_equal=True):
+        series = series.str.strip_chars()
+    return series.cast(pl.Int64) if _all_are(pl.Int64, stripped) else series
+
+
+def _all_are(kind: type[pl.DataType], series: pl.Series) -> bool:
+    return not series.cast(kind, strict=False).null_count()
 
 
 def _parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
