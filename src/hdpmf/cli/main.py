@@ -16,8 +16,13 @@ from typing import Annotated, Any
 
 import typer
 
+from hdpmf.cli import data
+from hdpmf.cli.demo import demo
+from hdpmf.cli.doctor import doctor
 from hdpmf.cli.evaluate import evaluate
 from hdpmf.cli.output import clean, hdpmf_version, print_json
+from hdpmf.cli.recommend import recommend
+from hdpmf.cli.train import train
 from hdpmf.errors import HdpmfError
 
 EPILOG = (
@@ -57,7 +62,12 @@ def _common(
 
 
 # The commands, in the order that help shows them. A new one is a module of its own and a line here.
+app.add_typer(data.app, name="data")
+app.command()(train)
 app.command()(evaluate)
+app.command()(recommend)
+app.command()(demo)
+app.command()(doctor)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

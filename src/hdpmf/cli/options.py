@@ -42,7 +42,7 @@ def _complete_from(*words: str) -> object:
     return complete
 
 
-_DATA, _MODEL, _PRIVACY, _RUN = "Data", "Model", "Privacy", "Run"
+DATA_PANEL, MODEL_PANEL, PRIVACY_PANEL, RUN_PANEL = "Data", "Model", "Privacy", "Run"
 
 Method = Annotated[
     str,
@@ -52,12 +52,15 @@ Method = Annotated[
 TrainFile = Annotated[
     Path | None,
     typer.Option(
-        "--train", metavar="FILE", help="Training ratings: CSV, TSV, '::' or Parquet, also .gz.", rich_help_panel=_DATA
+        "--train",
+        metavar="FILE",
+        help="Training ratings: CSV, TSV, '::' or Parquet, also .gz.",
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 TestFile = Annotated[
     Path | None,
-    typer.Option("--test", metavar="FILE", help="Test ratings, in the same form.", rich_help_panel=_DATA),
+    typer.Option("--test", metavar="FILE", help="Test ratings, in the same form.", rich_help_panel=DATA_PANEL),
 ]
 DatasetName = Annotated[
     str | None,
@@ -66,7 +69,7 @@ DatasetName = Annotated[
         metavar="NAME",
         help=f"A data set: {', '.join(DATASET_NAMES)}.",
         autocompletion=complete_dataset,
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 HoldOut = Annotated[
@@ -76,7 +79,7 @@ HoldOut = Annotated[
         metavar="N",
         help="Test on N ratings of each user, chosen by the seed.",
         show_default="10",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 ReadySplit = Annotated[
@@ -84,7 +87,7 @@ ReadySplit = Annotated[
     typer.Option(
         "--ready-split",
         help="Use the split that the data set comes with (ml-100k: ua.base, ua.test).",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 Scale = Annotated[
@@ -94,7 +97,7 @@ Scale = Annotated[
         metavar="LOW HIGH",
         help="The public rating scale of the files.",
         show_default="1 5",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 Columns = Annotated[
@@ -103,12 +106,12 @@ Columns = Annotated[
         "--column",
         metavar="OURS=THEIRS",
         help="What the files call a column, as user=customer; repeatable.",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 
 Factors = Annotated[
-    int, typer.Option("--factors", "-k", metavar="K", help="Length of the vectors.", rich_help_panel=_MODEL)
+    int, typer.Option("--factors", "-k", metavar="K", help="Length of the vectors.", rich_help_panel=MODEL_PANEL)
 ]
 LearningRate = Annotated[
     float | None,
@@ -117,11 +120,13 @@ LearningRate = Annotated[
         metavar="RATE",
         help="Initial learning rate.",
         show_default="by method and solver",
-        rich_help_panel=_MODEL,
+        rich_help_panel=MODEL_PANEL,
     ),
 ]
-Reg = Annotated[float, typer.Option("--reg", metavar="R", help="Regularisation.", rich_help_panel=_MODEL)]
-Epochs = Annotated[int, typer.Option("--epochs", metavar="N", help="Passes over the ratings.", rich_help_panel=_MODEL)]
+Reg = Annotated[float, typer.Option("--reg", metavar="R", help="Regularisation.", rich_help_panel=MODEL_PANEL)]
+Epochs = Annotated[
+    int, typer.Option("--epochs", metavar="N", help="Passes over the ratings.", rich_help_panel=MODEL_PANEL)
+]
 Solver = Annotated[
     str,
     typer.Option(
@@ -129,7 +134,7 @@ Solver = Annotated[
         metavar="batch|sequential",
         help="batch: Algorithm 1, what a federation can run; sequential: the published numbers' procedure.",
         autocompletion=_complete_from("batch", "sequential"),
-        rich_help_panel=_MODEL,
+        rich_help_panel=MODEL_PANEL,
     ),
 ]
 
@@ -139,7 +144,7 @@ Epsilon = Annotated[
         "--epsilon",
         metavar="E",
         help="The largest budget of a rating; its own is its weight times this.",
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 NoiseShare = Annotated[
@@ -149,7 +154,7 @@ NoiseShare = Annotated[
         metavar="auto|item|shared",
         help="The recommender's draws: per item, or shared by all.",
         autocompletion=_complete_from("auto", "item", "shared"),
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 Noise = Annotated[
@@ -159,7 +164,7 @@ Noise = Annotated[
         metavar="epoch|once",
         help="Noise drawn anew in every epoch, or once.",
         autocompletion=_complete_from("epoch", "once"),
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 Threshold = Annotated[
@@ -169,7 +174,7 @@ Threshold = Annotated[
         metavar="mean|min|max|NUMBER",
         help="pdpmf: the budget below which ratings are sampled.",
         autocompletion=_complete_from("mean", "min", "max"),
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 Spec = Annotated[
@@ -178,7 +183,7 @@ Spec = Annotated[
         "--spec",
         metavar="KEY=VALUE",
         help="The paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, ...); repeatable.",
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 UniformWeights = Annotated[
@@ -186,7 +191,7 @@ UniformWeights = Annotated[
     typer.Option(
         "--uniform-weights",
         help="Every privacy weight is 1: everybody allows all of epsilon.",
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 WeightsSeed = Annotated[
@@ -196,13 +201,13 @@ WeightsSeed = Annotated[
         metavar="SEED",
         help="Draw the weights by another seed.",
         show_default="--seed",
-        rich_help_panel=_PRIVACY,
+        rich_help_panel=PRIVACY_PANEL,
     ),
 ]
 
 Seed = Annotated[
     int,
-    typer.Option("--seed", metavar="SEED", help="Drives split, weights and training.", rich_help_panel=_RUN),
+    typer.Option("--seed", metavar="SEED", help="Drives split, weights and training.", rich_help_panel=RUN_PANEL),
 ]
 Threads = Annotated[
     int | None,
@@ -211,7 +216,9 @@ Threads = Annotated[
         metavar="N",
         help="Threads; the result does not depend on it.",
         show_default="all cores",
-        rich_help_panel=_RUN,
+        rich_help_panel=RUN_PANEL,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=_RUN)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=RUN_PANEL)
+]

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from hdpmf.models import EpochRecord
     from hdpmf.privacy.claims import PrivacyClaim
 
-# Wide enough that no line of ours is ever broken where a program, not a person, reads it.
-_PLAIN_WIDTH = 240
-
 
 def hdpmf_version() -> str:
     """The version of the installed package."""
@@ -47,9 +44,8 @@ def note(text: str) -> None:
 
 def print_lines(*lines: str) -> None:
     """Lines of the result."""
-    console = _console(sys.stdout)
     for line in lines:
-        console.print(clean(line), soft_wrap=not console.is_terminal)
+        print(clean(line))
 
 
 def print_table(
@@ -61,6 +57,12 @@ def print_table(
     strong: Sequence[int] = (),
 ) -> None:
     """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        if title:
+            print(clean(title))
+        _print_plain([list(columns), *cells], [column in numeric for column in columns])
+        return
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -68,12 +70,19 @@ def print_table(
     console = _console(sys.stdout)
     if title:
         console.print(clean(title), style="bold")
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in numeric else "left")
-    for position, row in enumerate(rows):
-        table.add_row(*(Text(clean(cell)) for cell in row), style="bold cyan" if position in strong else None)
+    for position, row in enumerate(cells):
+        table.add_row(*map(Text, row), style="bold cyan" if position in strong else None)
     console.print(table)
+
+
+def _print_plain(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, right, strict=True)
+        print("  ".join(cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells).rstrip())
 
 
 @contextmanager
@@ -132,5 +141,4 @@ def short_claim(claim: PrivacyClaim) -> str:
 def _console(stream: IO[str]) -> Console:
     from rich.console import Console
 
-    width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return Console(file=stream, highlight=False, markup=False, emoji=False)

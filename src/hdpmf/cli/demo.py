@@ -1,0 +1,181 @@
+"""``hdpmf demo``: every method on a made-up world, in seconds, with no download."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli import options
+from hdpmf.cli.output import (
+    claim_fields,
+    claim_sentence,
+    hdpmf_version,
+    print_json,
+    print_lines,
+    print_table,
+    progress_bar,
+    short_claim,
+)
+from hdpmf.errors import StorageError
+
+if TYPE_CHECKING:
+    from hdpmf.models import Model
+    from hdpmf.ratings import Ratings
+
+# Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train in seconds.
+_WORLD: dict[str, Any] = {"n_users": 3_000, "n_items": 800, "n_ratings": 400_000}
+_QUICK_WORLD: dict[str, Any] = {"n_users": 300, "n_items": 100, "n_ratings": 9_000}
+_SEEDS = (0, 1, 2)
+_FACTORS, _EPOCHS = 10, 100
+_HELD_OUT = 10
+_RECOMMENDING = "hdpmf"
+_N_RECOMMENDED = 5
+
+Step = Callable[[], None]
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the plot goes.")] = Path("out")
+    / "demo",
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny world and one seed: to see that it runs.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Train every method on a made-up world; print a table and recommendations, save a plot of the accuracy."""
+    begin = time.perf_counter()
+    _make_folder(out)
+
+    from hdpmf.models import METHODS
+    from hdpmf.ratings import load_dataset
+
+    world = load_dataset("synthetic", **(_QUICK_WORLD if quick else _WORLD))
+    seeds = _SEEDS[:1] if quick else _SEEDS
+    with progress_bar("training", len(METHODS) * len(seeds)) as advance:
+        done = 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            advance(done, len(METHODS) * len(seeds))
+
+        results, models = _compare(world, seeds, step)
+    user = world.users.ids[0].item()
+    recommended = models[_RECOMMENDING].recommend(user, _N_RECOMMENDED)
+    plot = out / "accuracy.png"
+    _save_plot(results, world, plot)
+    seconds = time.perf_counter() - begin
+
+    if json:
+        print_json(
+            {
+                "data": world.name,
+                **_size(world),
+                "seeds": list(seeds),
+                "factors": _FACTORS,
+                "epochs": _EPOCHS,
+                "methods": results,
+                "recommendations": {
+                    "user": user,
+                    "method": _RECOMMENDING,
+                    "items": [{"item": one.item, "title": one.title, "score": one.score} for one in recommended],
+                },
+                "plot": str(plot),
+                "seconds": seconds,
+                "hdpmf_version": hdpmf_version(),
+            }
+        )
+        return
+    print_table(
+        ("method", "MSE", "MAE", "epsilon", "fit", "what it is"),
+        [
+            (
+                row["label"],
+                f"{row['mse']:.3f}",
+                f"{row['mae']:.3f}",
+                short_claim(models[row["method"]].privacy),
+                f"{row['fit_seconds']:.2f} s",
+                METHODS[row["method"]].summary,
+            )
+            for row in results
+        ],
+        numeric=("MSE", "MAE", "fit"),
+        title=f"A made-up world: {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "
+        f"{_HELD_OUT} of each user's held out, K={_FACTORS}, {_seeds_in_words(len(seeds))}",
+        strong=[position for position, row in enumerate(results) if row["method"] == "hdpmf"],
+    )
+    print_lines(claim_sentence(models["hdpmf"].privacy), "")
+    print_table(
+        ("expected", "title"),
+        [(f"{one.score:.2f}", one.title or str(one.item)) for one in recommended],
+        numeric=("expected",),
+        title=f"For user {user}, by {METHODS[_RECOMMENDING].label}:",
+    )
+    print_lines("", f"accuracy by method: {plot}", f"all of it took {seconds:.1f} s")
+
+
+def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[dict[str, Any]], dict[str, Model]]:
+    """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
+    from statistics import fmean, pstdev
+
+    from hdpmf.models import METHODS, make_model
+    from hdpmf.privacy import PrivacySpec
+
+    splits = {seed: world.hold_out(_HELD_OUT, rng=seed) for seed in seeds}
+    rows: list[dict[str, Any]] = []
+    models: dict[str, Model] = {}
+    for name, method in METHODS.items():
+        scores, times = [], []
+        for seed, (train, test) in splits.items():
+            rate = options.default_learning_rate(name, "batch")
+            model = make_model(name, n_factors=_FACTORS, epochs=_EPOCHS, learning_rate=rate, rng=seed)
+            weights = PrivacySpec().draw(train, seed)
+            begin = time.perf_counter()
+            model.fit(train, weights)
+            times.append(time.perf_counter() - begin)
+            scores.append(model.score(test))
+            models.setdefault(name, model)
+            step()
+        errors = [float(score["mse"]) for score in scores]
+        rows.append(
+            {
+                "method": name,
+                "label": method.label,
+                "mse": fmean(errors),
+                "mse_sd": pstdev(errors),
+                "mae": fmean(float(score["mae"]) for score in scores),
+                # The fastest: the first one may have had to compile.
+                "fit_seconds": min(times),
+                **claim_fields(models[name].privacy),
+            }
+        )
+    rows.sort(key=lambda row: float(row["mse"]))
+    return rows, models
+
+
+def _seeds_in_words(count: int) -> str:
+    return "one seed" if count == 1 else f"mean of {count} seeds"
+
+
+def _size(world: Ratings) -> dict[str, int]:
+    return {"users": world.n_users, "items": world.n_items, "ratings": len(world)}
+
+
+def _save_plot(results: list[dict[str, Any]], world: Ratings, path: Path) -> None:
+    from hdpmf.cli.plot import accuracy_png
+    from hdpmf.files import atomic_write
+
+    subtitle = (
+        f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; K = {_FACTORS}"
+    )
+    atomic_write(path, accuracy_png(results, subtitle))
+
+
+def _make_folder(folder: Path) -> None:
+    """Before the work, so that a place that cannot be written to costs no time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another with --out") from error

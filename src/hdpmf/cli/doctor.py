@@ -1,0 +1,159 @@
+"""``hdpmf doctor``: what is installed, what was found, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata as packages
+import json as json_module
+import os
+import pkgutil
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from hdpmf.cli import options
+from hdpmf.cli.output import print_json, print_lines, print_table
+
+_SHOWN = ("hdpmf", "numpy", "scipy", "numba", "polars", "msgspec", "safetensors", "matplotlib", "typer", "rich")
+
+
+def doctor(json: options.Json = False) -> None:
+    """Tell what is installed, threads, caches, data found, extras missing and the command to get them."""
+    report = examine()
+    if json:
+        print_json(report)
+        return
+    installed = {"python": report["python"], **report["versions"]}
+    print_table(("package", "version"), [(name, found or "missing") for name, found in installed.items()])
+    kernels = report["kernels"]
+    rows = [
+        ("cores", f"{report['cores']} for this process, {report['machine_cores']} in the machine"),
+        ("kernel cache", f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})"),
+        (
+            "kernels",
+            "compiled"
+            if kernels["compiled"]
+            else "not compiled yet; the first training does it once, in a few seconds",
+        ),
+        *((name, value or "not set") for name, value in report["environment"].items()),
+        ("data cache", report["data_cache"]),
+    ]
+    print_lines("")
+    print_table(("place", "found"), rows)
+    print_lines("")
+    print_table(
+        ("data set", "where"),
+        [(name, one["found"] or one["how_to_get"]) for name, one in report["datasets"].items()],
+    )
+    print_lines("")
+    print_table(
+        ("extra", "state"),
+        [
+            (
+                name,
+                f"missing {', '.join(one['missing'])}; run: {one['command']}" if one["missing"] else "installed",
+            )
+            for name, one in report["extras"].items()
+        ],
+    )
+
+
+def examine() -> dict[str, Any]:
+    """Everything that ``doctor`` knows, as plain values."""
+    from hdpmf.cli.data import listed
+    from hdpmf.kernels.threads import available_cores
+    from hdpmf.ratings import cache_folder
+
+    return {
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _SHOWN},
+        "cores": available_cores(),
+        "machine_cores": os.cpu_count() or 1,
+        "kernels": _kernels(),
+        "environment": {name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")},
+        "data_cache": str(cache_folder()),
+        "datasets": {
+            name: {key: one[key] for key in ("title", "found", "how_to_get")}
+            for name, one in ((name, listed(name)) for name in options.DATASET_NAMES)
+        },
+        "extras": _extras(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return packages.version(name)
+    except packages.PackageNotFoundError:
+        return None
+
+
+def _kernels() -> dict[str, Any]:
+    """Where Numba keeps the compiled kernels of this installation, and whether all are there for today's source."""
+    caches: set[Path] = set()
+    compiled = True
+    for module, kernel in _cached_kernels():
+        folder = Path(kernel.stats.cache_path)
+        source = Path(module.__file__ or "")
+        caches.add(folder)
+        # Numba's name for a kernel's index; an index older than the source is not used.
+        line = kernel.py_func.__code__.co_firstlineno
+        found = folder.glob(f"{source.stem}.{kernel.py_func.__qualname__}-{line}.*.nbi")
+        compiled &= any(index.stat().st_mtime >= source.stat().st_mtime for index in found)
+    return {
+        "cache": ", ".join(sorted(map(str, caches))),
+        "compiled": compiled and bool(caches),
+        "writable": all(os.access(_nearest(folder), os.W_OK) for folder in caches),
+    }
+
+
+def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:
+    from numba.core.dispatcher import Dispatcher
+
+    from hdpmf import kernels
+
+    for entry in pkgutil.iter_modules(kernels.__path__):
+        module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
+        for kernel in vars(module).values():
+            own = isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == module.__name__
+            if own and kernel.stats.cache_path is not None:
+                yield module, kernel
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the one it would be made in."""
+    return next((place for place in (folder, *folder.parents) if place.exists()), folder)
+
+
+def _extras() -> dict[str, dict[str, Any]]:
+    """The optional dependencies, from the package's own metadata."""
+    about = packages.distribution("hdpmf")
+    wanted: dict[str, list[str]] = {name: [] for name in about.metadata.get_all("Provides-Extra") or ()}
+    for requirement in about.requires or ():
+        extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", requirement)
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if extra and name and extra[1] in wanted:
+            wanted[extra[1]].append(name[0])
+    return {
+        extra: {
+            "missing": [name for name in names if _version(name) is None],
+            "command": _install_command(about, extra),
+        }
+        for extra, names in wanted.items()
+    }
+
+
+def _install_command(about: packages.Distribution, extra: str) -> str:
+    """The pip command for the way in which this very installation was made (a checkout, or by name)."""
+    target, flags = "hdpmf", ""
+    origin = json_module.loads(about.read_text("direct_url.json") or "{}")
+    if "dir_info" in origin:
+        target = url2pathname(urlsplit(origin["url"]).path)
+        flags = "-e " if origin["dir_info"].get("editable") else ""
+    return f"{shlex.quote(sys.executable)} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
