@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time: a test that fails only sometimes tells nobody anything.
+settings.register_profile("hdpmf", derandomize=True, deadline=None)
+settings.load_profile("hdpmf")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

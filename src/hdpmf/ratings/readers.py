@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.ratings.frames import COLUMNS, Columns, columns_of_frame, match_columns
+from hdpmf.ratings.parquet_guard import looks_sound
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,11 +89,16 @@ def parse_columns(
 def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None) -> Columns:
     import polars as pl
 
+    problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
+    if not looks_sound(data):
+        raise RatingsError(problem)
     try:
-        frame = pl.read_parquet(io.BytesIO(data))
+        names = list(pl.read_parquet_schema(io.BytesIO(data)))
+        found = match_columns(names, columns, origin)
+        frame = pl.read_parquet(io.BytesIO(data), columns=list(found.values()))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here") from error
-    return columns_of_frame(frame, columns, origin)
+        raise RatingsError(problem) from error
+    return columns_of_frame(frame, found, origin)
 
 
 def _parse_text(

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
 from hdpmf.ratings import Ratings, read_split
+from hdpmf.ratings.parquet_guard import looks_sound
 
 
 @pytest.fixture
@@ -215,6 +217,38 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 @given(damaged(_parquet()))
 def test_fuzz_parquet(tmp_path: Path, data: bytes) -> None:
     attempt(tmp_path / "any.parquet", data)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"data_page_size": 64}, {"data_page_version": "2.0"}, {"use_dictionary": False}]
+)
+def test_parquet_of_others_is_sound(options: dict[str, object]) -> None:
+    frame = pl.DataFrame(
+        {"a": [1, None] * 500, "b": ["x", None] * 500, "c": [[1], None] * 500, "d": [True, None] * 500}
+    )
+    buffer = io.BytesIO()
+    pq.write_table(frame.to_arrow(), buffer, **options)
+    assert looks_sound(buffer.getvalue())
+
+
+def test_a_page_that_announces_too_much_is_not_decoded(read: Reader) -> None:
+    # The decoder would ask for 2^61 bytes and take the process with it.
+    whole = _parquet()
+    refused = 0
+    for place in range(4, len(whole)):
+        for byte in (0x01, 0x7F, 0xFF):
+            refused += not looks_sound(whole[:place] + bytes([byte]) + whole[place + 1 :])
+    assert refused > 100
+    assert looks_sound(whole)
+    with pytest.raises(RatingsError, match="Parquet file is truncated"):
+        read(whole[:-8] + b"\xff\xff\xff\x7fPAR1")
+
+
+@fuzz
+@given(st.binary(max_size=300))
+def test_fuzz_parquet_structure(data: bytes) -> None:
+    length = len(data).to_bytes(4, "little")
+    assert looks_sound(b"PAR1" + data + length + b"PAR1") in (True, False)
 
 
 @fuzz
