@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hdpmf.errors import HdpmfError
     from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, UserMean, load_model, make_model
     from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
-    from hdpmf.ratings import RatingScale, Ratings, load_dataset, load_split, read_split, synthetic_world
+    from hdpmf.ratings import Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
 
 _HOMES = {
     "hdpmf.errors": ("HdpmfError",),

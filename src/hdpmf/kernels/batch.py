@@ -53,9 +53,7 @@ def _step_users(
 def item_gradients(by_item: Grouped, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers) -> None:
     """Per item, the sum over its ratings of ``2 c (u.v - t) u``, written to ``out`` (padded matrices throughout)."""
     columns, lanes = by_item.columns, lanes_of(V)
-    workers.over_rows(
-        by_item.start, lambda first, end: _item_gradients(first, end, columns, U, V, out, lanes)
-    )
+    workers.over_rows(by_item.start, lambda first, end: _item_gradients(first, end, columns, U, V, out, lanes))
 
 
 def step_users(

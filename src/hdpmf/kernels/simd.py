@@ -69,9 +69,7 @@ def _broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> 
     return builder.shuffle_vector(first, undefined, mask)
 
 
-def _row(
-    context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, row: ir.Value, count: int
-) -> Any:
+def _row(context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, row: ir.Value, count: int) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [builder.mul(row, ir.Constant(row.type, count))])
 

@@ -28,9 +28,7 @@ class Workers:
 
     def __init__(self, n_threads: int | None = None) -> None:
         if n_threads is not None and n_threads < 1:
-            raise ConfigError(
-                f"n_threads must be at least 1, not {n_threads}; leave it out to use every core"
-            )
+            raise ConfigError(f"n_threads must be at least 1, not {n_threads}; leave it out to use every core")
         self.n_threads = n_threads or available_cores()
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 

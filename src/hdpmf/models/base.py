@@ -107,9 +107,7 @@ class Model(Parameters, ABC):
             raise ConfigError(f"n must be at least 1, not {n}")
         code = int(self.devices_.users.codes([user])[0])
         catalogue = self.catalogue_
-        best, scores = self.devices_.recommend(
-            code, n, catalogue.factors, catalogue.trained, self._mechanism()
-        )
+        best, scores = self.devices_.recommend(code, n, catalogue.factors, catalogue.trained, self._mechanism())
         ids = catalogue.items.ids[best].tolist()
         table = catalogue.item_table
         return [
@@ -149,9 +147,7 @@ class Model(Parameters, ABC):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "catalogue_"):
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first"
-            )
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first")
 
 
 def _column(ids: Any) -> Any:

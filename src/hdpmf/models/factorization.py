@@ -80,9 +80,7 @@ class Factorization(Model):
             epochs = _SOLVERS[self.solver](
                 train, weights, mechanism, plan, self._h_per_item(), seed_of(self.rng), workers
             )
-            trained = run_epochs(
-                epochs, plan, None if validation is None else validate, self.early_stopping, callbacks
-            )
+            trained = run_epochs(epochs, plan, None if validation is None else validate, self.early_stopping, callbacks)
         self.devices_, self.catalogue_ = state(trained.vectors, trained.factors, trained.raters)
         self.history_ = trained.history
         return self
@@ -101,18 +99,17 @@ class Factorization(Model):
             One vector per user of ``ratings``.
         """
         self._check_fitted()
-        if ratings.scale != self.catalogue_.scale:
+        scale = self.catalogue_.scale
+        if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
             raise RatingsError(
-                f"the new ratings are on the scale {ratings.scale}, the model's is {self.catalogue_.scale}"
+                f"the new ratings are on the scale {ratings.scale}, the model's is {scale}"
             )
         if ratings.users.is_integer != self.devices_.users.is_integer:
             raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
         if len(known) == 0:
-            raise RatingsError(
-                "none of the rated items was in training, so there is nothing to fit a vector to"
-            )
+            raise RatingsError("none of the rated items was in training, so there is nothing to fit a vector to")
         if isinstance(weights, PrivacyWeights):
             row_weights, beta = weights.for_ratings(ratings), weights.for_users(ratings.users)
         else:

@@ -35,9 +35,7 @@ from hdpmf.shard import Devices
 
 FORMAT_VERSION = 1
 
-_CLASSES: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (MF, DPMF, PDPMF, HDPMF, UserMean, GlobalMean)
-}
+_CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (MF, DPMF, PDPMF, HDPMF, UserMean, GlobalMean)}
 
 _PRIVATE_PARAMETERS = ("rng",)
 
@@ -45,9 +43,9 @@ _PRIVATE_PARAMETERS = ("rng",)
 def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model; ``folder`` then holds all of it or, if anything fails, what it held before."""
     target = Path(folder)
-    if target.exists() and not (target / "recommender" / "model.json").is_file():
-        if not target.is_dir() or any(target.iterdir()):
-            raise StorageError(f"{target} exists and is not a saved model; choose a new folder")
+    is_model = (target / "recommender" / "model.json").is_file()
+    if target.exists() and not is_model and (not target.is_dir() or any(target.iterdir())):
+        raise StorageError(f"{target} exists and is not a saved model; choose a new folder")
     staging: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,9 +66,7 @@ def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
 def load_model(folder: str | os.PathLike[str]) -> Model:
     """Read a model of any kind that ``save`` wrote."""
     root = Path(folder)
-    public, factors = _read_part(
-        root / "recommender" / "model.json", root / "recommender" / "factors.safetensors"
-    )
+    public, factors = _read_part(root / "recommender" / "model.json", root / "recommender" / "factors.safetensors")
     private, state = _read_part(root / "devices" / "devices.json", root / "devices" / "devices.safetensors")
     try:
         params = dict(public["parameters"], **private["parameters"])
@@ -189,9 +185,7 @@ def _read_part(json_path: Path, tensor_path: Path) -> tuple[dict[str, Any], dict
             f"up to format {FORMAT_VERSION}. Upgrade with: pip install -U hdpmf"
         )
     if hashlib.sha256(tensors).hexdigest() != facts.get("sha256"):
-        raise ModelFileError(
-            f"{tensor_path} is damaged or cut short (its checksum differs); save the model again"
-        )
+        raise ModelFileError(f"{tensor_path} is damaged or cut short (its checksum differs); save the model again")
     try:
         return facts, load(tensors)
     except SafetensorError as error:
@@ -233,7 +227,7 @@ def _item_table(plain: dict[str, Any] | None) -> ItemTable | None:
     if plain is None:
         return None
     return ItemTable(
-        _ids(plain["ids"]),
+        IdIndex(_ids(plain["ids"])),
         tuple(plain["titles"]),
         tuple(tuple(one) for one in plain["genres"]),
         tuple(plain["years"]),

@@ -14,6 +14,8 @@ class Parameters:
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         """The names that ``__init__`` takes."""
+        if cls.__init__ is object.__init__:
+            return ()
         return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -25,9 +27,7 @@ class Parameters:
         known = self.parameter_names()
         for name, value in params.items():
             if name not in known:
-                raise ConfigError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
-                )
+                raise ConfigError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
 

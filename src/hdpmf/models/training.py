@@ -105,9 +105,7 @@ def sequential_epochs(
     )
     row_weights = weights.for_ratings(train)
     budget = mechanism.noise_budget(plan.epsilon, Budgets.of(row_weights, plan.epsilon))
-    entered = mechanism.enter(
-        train.values, row_weights, plan.epsilon, budget, shard_noise.uniforms(len(train))
-    )
+    entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, shard_noise.uniforms(len(train)))
     users, items = train.user_codes, train.item_codes
     if entered.kept is not None:
         users, items = users[entered.kept], items[entered.kept]
@@ -148,9 +146,7 @@ def check_finite(factors: np.ndarray, learning_rate: float) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(factors.sum())
     if not finite:
-        raise DivergedError(
-            f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
-        )
+        raise DivergedError(f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one")
 
 
 def run_epochs(
@@ -168,12 +164,13 @@ def run_epochs(
     history: list[EpochRecord] = []
     best: tuple[float, int, np.ndarray, np.ndarray] | None = None
     begin = time.perf_counter()
-    for epoch, (vectors, factors, raters) in enumerate(epochs, start=1):  # noqa: B007 - used after the loop
+    for epoch, (vectors, factors, raters) in enumerate(epochs, start=1):
         error = None if validate is None else validate(vectors, factors, raters)
         rate = learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         record = EpochRecord(epoch, plan.epochs, rate, time.perf_counter() - begin, error)
         history.append(record)
-        stop = any([callback(record) is True for callback in callbacks])
+        answers = [callback(record) for callback in callbacks]  # every one is called, also after one says stop
+        stop = any(answer is True for answer in answers)
         if patience is not None and error is not None:
             if best is None or error < best[0]:
                 best = (error, epoch, vectors.copy(), factors.copy())

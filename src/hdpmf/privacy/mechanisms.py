@@ -169,9 +169,7 @@ class Sample(Mechanism):
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         known = _known(budgets)
-        return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[
-            self.threshold
-        ]
+        return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[self.threshold]
 
     def enter(
         self,
@@ -221,7 +219,7 @@ class Stretch(Mechanism):
 
     def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Divide by the weight."""
-        return scores / weights if self.rescale else scores
+        return np.divide(scores, weights) if self.rescale else scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +248,7 @@ class Weight(Mechanism):
 
 def _known(budgets: Budgets | None) -> Budgets:
     if budgets is None or budgets.count == 0:
-        raise PrivacyError(
-            "this mechanism sets its noise from the budgets of all ratings, and none were reported"
-        )
+        raise PrivacyError("this mechanism sets its noise from the budgets of all ratings, and none were reported")
     return budgets
 
 

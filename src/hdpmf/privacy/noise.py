@@ -9,6 +9,7 @@ draws at once: normals add up to a normal.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def laplace_scale(n_factors: int, width: float, budget: float) -> float:
     return 2.0 * math.sqrt(n_factors) * width / budget
 
 
-def noise_share(h: np.ndarray, c: np.ndarray, scale: float) -> np.ndarray:
+def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -> np.ndarray:
     """A rater's share of Laplace(scale) noise, from the recommender's ``h`` and its own ``c``."""
     share: np.ndarray = scale * np.sqrt(2.0 * h) * c
     return share

@@ -77,15 +77,16 @@ class PrivacyWeights:
                 )
             return self.rating_weights
         beta = self.for_users(ratings.users)[ratings.user_codes]
-        return beta * self.for_items(ratings.items)[ratings.item_codes]
+        gamma = self.for_items(ratings.items)[ratings.item_codes]
+        return np.asarray(beta * gamma)
 
     def for_users(self, users: IdIndex) -> np.ndarray:
-        """beta in the order of ``users``; a user without a weight is an error."""
-        return self.beta[_positions(self.users, users, "user")]
+        """User weights in the order of ``users``; a user without a weight is an error."""
+        return np.asarray(self.beta[_positions(self.users, users, "user")])
 
     def for_items(self, items: IdIndex) -> np.ndarray:
-        """gamma in the order of ``items``; an item without a weight is an error."""
-        return self.gamma[_positions(self.items, items, "item")]
+        """Item weights in the order of ``items``; an item without a weight is an error."""
+        return np.asarray(self.gamma[_positions(self.items, items, "item")])
 
 
 def _positions(known: IdIndex, wanted: IdIndex, kind: str) -> np.ndarray:
@@ -119,9 +120,7 @@ def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
 def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
     array = np.array(weights, dtype=np.float64)
     if array.shape != (expected,):
-        raise PrivacyError(
-            f"expected one weight for each of {expected} {kind}s, got an array of shape {array.shape}"
-        )
+        raise PrivacyError(f"expected one weight for each of {expected} {kind}s, got an array of shape {array.shape}")
     bad = ~((array > 0) & (array <= 1))
     if bad.any():
         raise PrivacyError(

@@ -1,4 +1,6 @@
-"""What a private shard and an untrusted recommender say to each other. This is the whole conversation::
+"""What a private shard and an untrusted recommender say to each other.
+
+This is the whole conversation::
 
     recommender                                   shard
         Plan              ──────────────────────▶

@@ -71,9 +71,7 @@ class Plan(_Message, frozen=True):
             self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
         self._require(math.isfinite(self.reg) and self.reg >= 0, "reg must be 0 or more")
         ends = (self.scale_low, self.scale_high)
-        self._require(
-            all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high"
-        )
+        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
 
 
 class BudgetReport(_Message, frozen=True):
@@ -100,9 +98,7 @@ class Opening(_Message, frozen=True):
     noise_budget: float | None
 
     def _check(self) -> None:
-        self._require(
-            self.noise_budget is None or _positive(self.noise_budget), "noise_budget must be positive"
-        )
+        self._require(self.noise_budget is None or _positive(self.noise_budget), "noise_budget must be positive")
 
 
 class ItemCounts(_Message, frozen=True):
@@ -111,9 +107,7 @@ class ItemCounts(_Message, frozen=True):
     counts: np.ndarray
 
     def _check(self) -> None:
-        self._require(
-            self.counts.ndim == 1 and self.counts.dtype == np.int64, "counts must be a vector of int64"
-        )
+        self._require(self.counts.ndim == 1 and self.counts.dtype == np.int64, "counts must be a vector of int64")
         self._require(bool((self.counts >= 0).all()), "counts must be 0 or more")
 
 
@@ -142,9 +136,7 @@ class Round(_Message, frozen=True):
         self._require(bool((self.raters >= 0).all()), "raters must be 0 or more")
         if self.h is not None:
             _check_matrix(self, "h", self.h)
-            self._require(
-                self.h.shape in ((n_items, n_factors), (1, n_factors)), "h must have a row per item or one"
-            )
+            self._require(self.h.shape in ((n_items, n_factors), (1, n_factors)), "h must have a row per item or one")
             self._require(bool((self.h >= 0).all()), "h must be 0 or more")
 
 

@@ -13,7 +13,7 @@ from hdpmf.protocol.messages import Message
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""
 
-_DTYPES = {"f4": np.dtype("<f4"), "i8": np.dtype("<i8")}
+_DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype("<f4"), "i8": np.dtype("<i8")}
 
 
 def _to_plain(value: Any) -> Any:
@@ -54,9 +54,13 @@ def decode(data: bytes) -> Message:
     if len(data) > MAX_BYTES:
         raise ProtocolError(f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
     try:
-        return _DECODER.decode(data)
+        message: Message = _DECODER.decode(data)
+        return message
     except msgspec.MsgspecError as error:
         cause = error.__cause__
         if isinstance(cause, ProtocolError):
             raise cause from None
         raise ProtocolError(f"not a message of this protocol: {error}") from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        # msgspec lets these through as they are; their text would quote the sender's bytes.
+        raise ProtocolError(f"not a message of this protocol ({type(error).__name__})") from None

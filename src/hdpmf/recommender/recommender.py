@@ -44,7 +44,8 @@ class Recommender:
     @property
     def raters(self) -> np.ndarray:
         """Ratings that take part, per item."""
-        return self._raters
+        raters: np.ndarray = self._raters
+        return raters
 
     def open(self, reports: Sequence[BudgetReport | None]) -> Opening:
         """Set the noise budget, from the shards' budget reports where the mechanism needs them."""
@@ -60,13 +61,9 @@ class Recommender:
         """Add up who takes part."""
         for one in counts:
             if one.counts.shape != (self.plan.n_items,):
-                raise ProtocolError(
-                    f"a shard counted {len(one.counts)} items, the plan has {self.plan.n_items}"
-                )
+                raise ProtocolError(f"a shard counted {len(one.counts)} items, the plan has {self.plan.n_items}")
         self._raters = np.sum([one.counts for one in counts], axis=0)
-        scaling = (
-            np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
-        )
+        scaling = np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
         self._step = np.where(self._raters > 0, 1.0 / scaling, 0.0).astype(np.float32)[:, None]
 
     def next_round(self) -> Round:

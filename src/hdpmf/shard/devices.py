@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.privacy.mechanisms import Mechanism
-from hdpmf.ratings import IdIndex, RatingScale, Ratings
+from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.shard.fold_in import constrained_ridge
 
 
@@ -39,9 +39,7 @@ class Devices:
         return f"Devices({len(self.users)} users)"
 
     @classmethod
-    def after_training(
-        cls, ratings: Ratings, vectors: np.ndarray, beta: np.ndarray, gamma: np.ndarray
-    ) -> Devices:
+    def after_training(cls, ratings: Ratings, vectors: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> Devices:
         """The state of the users of ``ratings``, who now have these vectors."""
         counts = ratings.user_counts()
         sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)

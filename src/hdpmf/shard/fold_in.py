@@ -6,9 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 
-def constrained_ridge(
-    factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None
-) -> np.ndarray:
+def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None) -> np.ndarray:
     """The vector u that minimises ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <= bound``.
 
     Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the constraint only
@@ -20,7 +18,7 @@ def constrained_ridge(
     projected = basis.T @ (matrix.T @ target)
 
     def solution(strength: float) -> np.ndarray:
-        return projected / (values + strength)
+        return np.asarray(projected / (values + strength))
 
     def excess(strength: float) -> float:
         return float(np.linalg.norm(solution(strength))) - float(bound or 0.0)
@@ -31,4 +29,4 @@ def constrained_ridge(
     else:
         ceiling = float(np.linalg.norm(projected)) / bound + floor
         best = solution(float(brentq(excess, floor, ceiling)))
-    return (basis @ best).astype(np.float32)
+    return np.asarray(basis @ best, np.float32)

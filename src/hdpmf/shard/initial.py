@@ -16,7 +16,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
     """N(0, SPREAD^2) vectors, one row per user; a user's row is the same in every partition into shards."""
-    keys = _keys(users.ids) ^ _mixed(np.uint64(seed) + _GOLDEN)
+    keys = _keys(users.ids) ^ _mixed(np.array([seed], np.uint64) + _GOLDEN)
     # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of its own.
     counters = np.arange(1, 2 * n_factors + 1, dtype=np.uint64) * _GOLDEN
     words = _mixed(_mixed(keys[:, None] + counters))
@@ -35,7 +35,7 @@ def _keys(ids: np.ndarray) -> np.ndarray:
 
 def _mixed(words: np.ndarray) -> np.ndarray:
     """SplitMix64's finaliser; arrays wrap around modulo 2^64, as it wants."""
-    words = np.atleast_1d(np.asarray(words, np.uint64))
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    mixed: np.ndarray = words ^ (words >> np.uint64(31))
+    return mixed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hdpmf.errors import ProtocolError
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts
@@ -12,7 +12,7 @@ Outgoing = TypeVar("Outgoing", BudgetReport, ItemCounts, Gradients)
 _ALLOWED = (BudgetReport, ItemCounts, Gradients)
 
 
-def compose(kind: type[Outgoing], **fields: object) -> Outgoing:
+def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
     """Make an outgoing message of one of the kinds that a shard may send."""
     if kind not in _ALLOWED:
         raise ProtocolError(f"a shard never sends a {kind.__name__}")

@@ -94,9 +94,7 @@ class Shard:
             raise ProtocolError("an Opening must come once, after the plan and before the first round")
         expected = None if self._mechanism.needs_budgets else self._mechanism.noise_budget(plan.epsilon, None)
         if not self._mechanism.needs_budgets and opening.noise_budget != expected:
-            raise ProtocolError(
-                "the noise budget in the opening is not the one that the plan's epsilon gives"
-            )
+            raise ProtocolError("the noise budget in the opening is not the one that the plan's epsilon gives")
         ratings = self._ratings
         entered = self._mechanism.enter(
             ratings.values,
@@ -119,20 +117,14 @@ class Shard:
     def receive(self, message: Round) -> None:
         """Take new item factors; from the second round on, make the previous round's step of the user vectors."""
         plan = self._expected_plan()
-        if (
-            not isinstance(message, Round)
-            or message.number != self._round + 1
-            or message.number > plan.epochs + 1
-        ):
+        if not isinstance(message, Round) or message.number != self._round + 1 or message.number > plan.epochs + 1:
             raise ProtocolError(f"expected round {self._round + 1} of {plan.epochs}")
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors of this round do not have the shape of the plan")
         closing = message.number == plan.epochs + 1
         needs_noise = self._noise_budget is not None and not closing
         if needs_noise and (message.h is None or not (message.h > 0).all()):
-            raise ProtocolError(
-                "refused: without positive h for every item the gradients would go out without noise"
-            )
+            raise ProtocolError("refused: without positive h for every item the gradients would go out without noise")
         if (message.raters < self._by_item.counts).any():
             raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
         V = pad(message.item_factors)
@@ -141,9 +133,7 @@ class Shard:
             steps = np.full(self._by_user.n_rows, rate, np.float32)
             if plan.scale_steps:
                 steps /= np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
-            batch.step_users(
-                self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers
-            )
+            batch.step_users(self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers)
         self._V = V
         self._message = message
         self._round = message.number
