@@ -56,7 +56,8 @@ _KNOWN = (
         name="douban",
         title="Douban",
         description="Douban's books; users with at least 20 ratings",
-        # Douban gives out no file itself: this is the research project that collected it (Data/douban_book).
+        # Douban gives out no file itself. This research project collected such ratings and says where its raw
+        # data is; the ratings.dat in it is a filtered part, which the counts below tell apart.
         page="https://github.com/fengzhu1/GA-DTCDR",
         files=("douban.parquet", "douban-book.tsv.gz", "douban-book.tsv"),
         cache_name="douban.parquet",
