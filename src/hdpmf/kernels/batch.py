@@ -12,11 +12,14 @@ import numpy as np
 from numba import njit
 
 from hdpmf.kernels.grouping import Grouped, weighted
-from hdpmf.kernels.simd import dot, in_unit_ball, lanes_of, load, store, zeros
+from hdpmf.kernels.simd import dot, in_unit_ball, lanes_of, load, prefetch, store, zeros
 from hdpmf.kernels.threads import Workers
 
 # Lets LLVM fuse multiply and add, as on every machine with FMA; NaN and infinity keep their meaning.
 _FAST = {"contract"}
+
+# Rows are asked for this many ratings ahead: about the time that a far cache takes to answer.
+_AHEAD = 12
 
 
 @njit(inline="always")
@@ -24,7 +27,9 @@ def _residual_sum(row: Any, own: Any, grouped: Any, others: Any, lanes: Any) -> 
     """Sum of coefficient * (other . own - target) * other over the ratings of one row."""
     start, partner, target, coefficient = grouped
     total = zeros(others, lanes)
+    last = len(partner) - 1
     for position in range(start[row], start[row + 1]):
+        prefetch(others, partner[min(position + _AHEAD, last)], lanes)
         other = load(others, partner[position], lanes)
         residual = weighted(dot(other, own) - target[position], coefficient, position)
         total = total + other * residual

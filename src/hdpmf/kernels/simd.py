@@ -101,6 +101,24 @@ def store(typing: Any, matrix: Any, row: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typing: Any, matrix: Any, row: Any, lanes: Any) -> Any:
+    """Ask for a row that will be loaded soon, so that it is in the cache by then."""
+    count = len(lanes)
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
+        )
+        address = _row(context, builder, signature.args[0], arguments[0], arguments[1], count)
+        read, keep_in_all_caches, data = (ir.Constant(word, number) for number in (0, 3, 1))
+        builder.call(function, [builder.bitcast(address, byte), read, keep_in_all_caches, data])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp, lanes), build
+
+
+@intrinsic
 def zeros(typing: Any, matrix: Any, lanes: Any) -> Any:
     """A vector of zeros of the matrix's type."""
     vector = Vec(matrix.dtype, len(lanes))

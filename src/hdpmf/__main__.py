@@ -1,0 +1,5 @@
+"""``python -m hdpmf`` is the ``hdpmf`` command."""
+
+from hdpmf.cli.main import run
+
+run()
