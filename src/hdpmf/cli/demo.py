@@ -32,7 +32,8 @@ _QUICK_WORLD: dict[str, Any] = {"n_users": 300, "n_items": 100, "n_ratings": 9_0
 _SEEDS = (0, 1, 2)
 _FACTORS, _EPOCHS = 10, 100
 _HELD_OUT = 10
-_RECOMMENDING = "hdpmf"
+# HDPMF divides by the weight, so that a careful user's predictions all end at the top of the scale.
+_RECOMMENDING = "hdpmf-w"
 _N_RECOMMENDED = 5
 
 Step = Callable[[], None]
@@ -65,7 +66,7 @@ def demo(
     user = world.users.ids[0].item()
     recommended = models[_RECOMMENDING].recommend(user, _N_RECOMMENDED)
     plot = out / "accuracy.png"
-    _save_plot(results, world, plot)
+    _save_plot(results, world, seeds, plot)
     seconds = time.perf_counter() - begin
 
     if json:
@@ -163,12 +164,13 @@ def _size(world: Ratings) -> dict[str, int]:
     return {"users": world.n_users, "items": world.n_items, "ratings": len(world)}
 
 
-def _save_plot(results: list[dict[str, Any]], world: Ratings, path: Path) -> None:
+def _save_plot(results: list[dict[str, Any]], world: Ratings, seeds: tuple[int, ...], path: Path) -> None:
     from hdpmf.cli.plot import accuracy_png
     from hdpmf.files import atomic_write
 
     subtitle = (
-        f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; K = {_FACTORS}"
+        f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "
+        f"K = {_FACTORS}; {_seeds_in_words(len(seeds))}"
     )
     atomic_write(path, accuracy_png(results, subtitle))
 

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import importlib.metadata as packages
+from pathlib import Path
+
+import pytest
+
+from hdpmf.cli import doctor as doctor_module
+from hdpmf.cli.options import DATASET_NAMES, METHOD_NAMES
+from hdpmf.cli.plot import accuracy_png
+
+from .conftest import Call
+
+
+def test_doctor(call: Call) -> None:
+    result = call("doctor", "--json")
+    assert result.code == 0
+    found = result.json
+    assert found["versions"]["numba"] == packages.version("numba")
+    assert found["cores"] >= 1
+    assert found["kernels"].keys() == {"cache", "compiled", "writable"}
+    assert found["datasets"].keys() == set(DATASET_NAMES)
+    assert found["environment"]["HDPMF_CACHE"]
+    assert {"bench", "dev"} <= found["extras"].keys()
+    shown = call("doctor")
+    assert shown.code == 0
+    assert "kernel cache" in shown.out
+
+
+def test_doctor_knows_when_kernels_are_compiled(
+    call: Call, monkeypatch: pytest.MonkeyPatch, model_folder: Path
+) -> None:
+    kernels = list(doctor_module._cached_kernels())
+    assert kernels
+    monkeypatch.setattr(doctor_module, "_cached_kernels", lambda: iter(()))
+    assert call("doctor", "--json").json["kernels"]["compiled"] is False
+
+
+def test_doctor_gives_the_command_for_a_missing_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = doctor_module._version
+    monkeypatch.setattr(doctor_module, "_version", lambda name: None if name == "libmf" else real(name))
+    found = call("doctor", "--json").json["extras"]["bench"]
+    assert found["missing"] == ["libmf"]
+    assert "-m pip install" in found["command"]
+    assert found["command"].rstrip("'").endswith("[bench]")
+    assert found["command"] in call("doctor").out
+
+
+def test_demo(call: Call, tmp_path: Path) -> None:
+    result = call("demo", "--quick", "--out", tmp_path / "a" / "b", "--json")
+    assert result.code == 0
+    found = result.json
+    assert {row["method"] for row in found["methods"]} == set(METHOD_NAMES)
+    errors = [row["mse"] for row in found["methods"]]
+    assert errors == sorted(errors)
+    assert len(found["recommendations"]["items"]) == 5
+    assert all(one["title"] for one in found["recommendations"]["items"])
+    assert Path(found["plot"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_for_people(call: Call, tmp_path: Path) -> None:
+    result = call("demo", "--quick", "--out", tmp_path)
+    assert result.code == 0
+    for expected in ("HDPMF-W", "User mean", "0 (proved)", "NOMINAL", "For user 1", "accuracy.png"):
+        assert expected in result.out
+
+
+def test_demo_where_it_cannot_write(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert call("demo", "--quick", "--out", tmp_path / "file" / "below").code == 8
+
+
+def test_the_plot_has_one_size_per_number_of_methods() -> None:
+    row = {
+        "method": "user-mean",
+        "label": "User mean",
+        "mse": 1.0,
+        "mse_sd": 0.0,
+        "epsilon": 0.0,
+        "epsilon_status": "proved",
+    }
+    assert accuracy_png([row], "one method") != accuracy_png([row, row | {"mse": 2.0}], "two")

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hdpmf import PrivacySpec, PrivacyWeights, make_model, read_split
+from hdpmf.cli.options import METHOD_NAMES
+
+from .conftest import Call
+
+KEYS = {
+    "method", "mse", "mae", "n_test", "n_cold", "n_train", "fit_seconds", "epsilon", "epsilon_status", "epsilon_view",
+    "epsilon_reason", "solver", "seed", "factors", "lr", "reg", "epochs", "data", "hdpmf_version", "user_mean_mse",
+    "global_mean_mse",
+}  # fmt: skip
+QUICK = ("--epochs", 5, "--factors", 4)
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_every_method_gives_the_promised_keys(call: Call, files: tuple[Path, Path], method: str) -> None:
+    result = call("evaluate", method, "--train", files[0], "--test", files[1], *QUICK, "--json")
+    assert result.code == 0
+    assert result.err == ""
+    found = result.json
+    assert found.keys() >= KEYS
+    assert found["method"] == method
+    assert found["n_test"] == 177
+    assert found["epsilon"] == {"mf": None, "global-mean": None, "user-mean": 0.0}.get(method, 1.0)
+    assert found["epsilon_status"] in ("none", "nominal", "proved")
+
+
+def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> None:
+    train, test = read_split(*files)
+    weights = PrivacySpec.paper(f_uc=0.3).draw(train, 8)
+    params = {"n_factors": 3, "learning_rate": 0.02, "reg": 0.05, "epochs": 40, "epsilon": 20.0, "rng": 7}
+    score = make_model("hdpmf", **params, solver="sequential", h="item", noise="once").fit(train, weights).score(test)
+    found = call(
+        "evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--factors", 3, "--lr", 0.02, "--reg", 0.05,
+        "--epochs", 40, "--epsilon", 20, "--seed", 7, "--weights-seed", 8, "--spec", "f_uc=0.3", "--solver",
+        "sequential", "--h", "item", "--noise", "once", "--threads", 1, "--scale", 1, 5, "--json",
+    ).json  # fmt: skip
+    assert found["mse"] == pytest.approx(score["mse"], rel=1e-12)
+    assert found["mse"] < 4  # it learned something: predictions are not all cut off at the end of the scale
+    assert found["spec"] == {"f_uc": 0.3}
+
+
+@pytest.mark.parametrize(("text", "threshold"), [("5", 5.0), ("max", "max")])
+def test_uniform_weights_and_threshold_reach_the_model(
+    call: Call, files: tuple[Path, Path], text: str, threshold: str | float
+) -> None:
+    train, test = read_split(*files)
+    model = make_model("pdpmf", threshold=threshold, epochs=50, epsilon=50.0, rng=0)
+    score = model.fit(train, PrivacyWeights.uniform(train)).score(test)
+    found = call(
+        "evaluate", "pdpmf", "--train", files[0], "--test", files[1], "--epochs", 50, "--epsilon", 50,
+        "--uniform-weights", "--threshold", text, "--json",
+    ).json  # fmt: skip
+    assert found["weights"] == "uniform"
+    assert found["mse"] == pytest.approx(score["mse"], rel=1e-12)
+    # Weights drawn from the specification would have given something else.
+    assert model.fit(train, PrivacySpec().draw(train, 0)).score(test)["mse"] != pytest.approx(score["mse"])
+
+
+def test_the_seed_decides_everything(call: Call) -> None:
+    common = ("evaluate", "hdpmf", "--data", "synthetic", "--hold-out", 5, "--epochs", 2, "--json")
+    same, again, other = (call(*common, "--seed", seed).json for seed in (1, 1, 2))
+    assert same["mse"] == again["mse"] != other["mse"]
+    assert same["user_mean_mse"] != other["user_mean_mse"]
+
+
+def test_the_ready_split(call: Call, data_folder: Path) -> None:
+    found = call("evaluate", "user-mean", "--data", "ml-100k", "--ready-split", "--json").json
+    assert (found["n_train"], found["n_test"], found["data"]) == (90_570, 9_430, "MovieLens 100K")
+
+
+def test_people_see_baselines_and_the_claim(call: Call, files: tuple[Path, Path]) -> None:
+    result = call("evaluate", "hdpmf", "--train", files[0], "--test", files[1], *QUICK)
+    assert result.code == 0
+    for expected in ("HDPMF", "User mean", "Global mean", "NOMINAL", "0 (proved)", "1 (nominal)"):
+        assert expected in result.out
+    assert all(line == line.rstrip() and line.isprintable() for line in result.out.splitlines())
+
+
+def test_other_column_names(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "shop.csv"
+    file.write_text(
+        "customer,product,stars\n" + "".join(f"{u},{i},{1 + (u + i) % 5}\n" for u in range(5) for i in range(4))
+    )
+    columns = ("--column", "user=customer", "--column", "item=product", "--column", "rating=stars")
+    result = call("evaluate", "user-mean", "--train", file, "--hold-out", 1, *columns, "--json")
+    assert result.json["n_test"] == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "--train FILE or --data NAME"),
+        (("--train", "a", "--data", "synthetic"), 2, "either"),
+        (("--train", "absent.csv", "--test", "absent.csv"), 3, "absent.csv"),
+        (("--train", "absent.csv"), 2, "--hold-out"),
+        (("--data", "synthetic", "--test", "a"), 2, "--test"),
+        (("--data", "synthetic", "--hold-out", 3, "--ready-split"), 2, "choose one"),
+        (("--data", "synthetic", "--ready-split"), 4, "no ready-made split"),
+        (("--train", "a", "--ready-split"), 2, "--ready-split"),
+        (("--data", "synthetic", "--scale", 1, 5), 2, "--scale"),
+        (("--data", "synthetic", "--hold-out", 0), 2, "per_user"),
+        (("--data", "movies"), 4, "movies"),
+        (("--data", "synthetic", "--epsilon", 0), 5, "epsilon"),
+        (("--data", "synthetic", "--epsilon", "nan"), 5, "epsilon"),
+        (("--data", "synthetic", "--lr", "nan"), 2, "learning_rate"),
+        (("--data", "synthetic", "--lr", 1e9), 10, "smaller"),
+        (("--data", "synthetic", "--factors", 0), 2, "n_factors"),
+        (("--data", "synthetic", "--epochs", 0), 2, "epochs"),
+        (("--data", "synthetic", "--reg", -1), 2, "reg"),
+        (("--data", "synthetic", "--seed", -1), 2, "--seed"),
+        (("--data", "synthetic", "--threads", 0), 2, "threads"),
+        (("--data", "synthetic", "--solver", "magic"), 2, "solver"),
+        (("--data", "synthetic", "--h", "magic"), 2, "h must be"),
+        (("--data", "synthetic", "--noise", "magic"), 2, "noise"),
+        (("--data", "synthetic", "--spec", "f_xx=1"), 2, "f_xx"),
+        (("--data", "synthetic", "--spec", "f_uc"), 2, "NAME=VALUE"),
+        (("--data", "synthetic", "--spec", "f_uc=much"), 2, "number"),
+        (("--data", "synthetic", "--spec", "f_uc=1", "--spec", "f_uc=0"), 2, "twice"),
+        (("--data", "synthetic", "--spec", "f_uc=3"), 5, "ratio"),
+        (("--data", "synthetic", "--spec", "f_uc=1", "--uniform-weights"), 2, "--uniform-weights"),
+    ],
+)
+def test_bad_options(call: Call, options: tuple[object, ...], code: int, said: str) -> None:
+    result = call("evaluate", "hdpmf", *options, "--json")
+    assert result.code == code
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert result.json["error"]["message"] == result.err.removeprefix("error: ").rstrip("\n")
+
+
+def test_an_unknown_method(call: Call) -> None:
+    result = call("evaluate", "magic", "--data", "synthetic")
+    assert result.code == 2
+    assert "hdpmf-w" in result.err
+
+
+def test_a_threshold_that_is_neither_word_nor_number(call: Call) -> None:
+    assert call("evaluate", "pdpmf", "--data", "synthetic", "--threshold", "magic").code == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user,item,rating\n1,1,7.31337\n",
+        "user,item,rating\n1,1,4.31337\n1,1,4.31337\n",
+        "user,item,rating\n1,1,nan\n2,1,4.31337\n",
+        "user,item,rating\n1,1,7.31337x\n",
+        "who,what,how\n1,1,4.31337\n",
+        "user,item,rating\n",
+        "",
+    ],
+)
+def test_unusable_ratings_are_refused_without_showing_them(call: Call, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(text)
+    result = call("evaluate", "mf", "--train", file, "--hold-out", 1, "--json")
+    assert result.code == 3
+    assert "31337" not in result.err + result.out
+    assert result.err.count("\n") == 1
+
+
+def test_nothing_to_test_on(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "few.csv"
+    file.write_text("user,item,rating\n1,1,3\n2,1,4\n")
+    result = call("evaluate", "mf", "--train", file, "--hold-out", 1)
+    assert result.code == 3
+    assert "nothing to test on" in result.err

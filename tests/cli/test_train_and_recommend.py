@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpmf import load_model
+from hdpmf.ratings import Ratings
+
+from .conftest import Call
+
+
+def test_training_tells_where_the_parts_lie(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "new" / "model"
+    result = call("train", "hdpmf-w", "--train", files[0], "--out", out, "--epochs", 3)
+    assert result.code == 0
+    assert f"recommender's part (nothing private): {out / 'recommender'}" in result.out
+    assert f"devices' part (PRIVATE, readable by you only): {out / 'devices'}" in result.out
+    assert "NOMINAL" in result.out
+    assert load_model(out).get_params()["mechanism"] == "weight"
+
+
+def test_training_as_json_with_early_stopping(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    result = call(
+        "train", "mf", "--train", files[0], "--out", tmp_path / "m", "--epochs", 400, "--lr", 0.05,
+        "--validation-fraction", 0.2, "--patience", 3, "--json",
+    )  # fmt: skip
+    found = result.json
+    assert result.err == ""
+    assert found["epochs_run"] < 400
+    assert found["n_train"] + found["n_validation"] == 1_023
+    assert found["validation_mse"] > 0
+    assert Path(found["recommender_part"]).is_dir()
+    assert Path(found["devices_part"]).is_dir()
+
+
+def test_training_replaces_an_earlier_model(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    for method in ("mf", "user-mean"):
+        assert call("train", method, "--train", files[0], "--out", tmp_path / "m", "--epochs", 2).code == 0
+    assert type(load_model(tmp_path / "m")).__name__ == "UserMean"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--patience", 3), 2, "--validation-fraction"),
+        (("--validation-fraction", 0), 2, "above 0"),
+        (("--validation-fraction", "nan"), 2, "above 0"),
+        (("--validation-fraction", 1e-9), 2, "nothing on one side"),
+        (("--epsilon", -1), 5, "epsilon"),
+    ],
+)
+def test_bad_training_options(
+    call: Call, files: tuple[Path, Path], tmp_path: Path, options: tuple[object, ...], code: int, said: str
+) -> None:
+    result = call("train", "hdpmf", "--train", files[0], "--out", tmp_path / "m", *options)
+    assert result.code == code
+    assert said in result.err
+    assert not (tmp_path / "m").exists()
+
+
+def test_places_that_cannot_be_written_to(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.mkdir()
+    (occupied / "thesis.txt").write_text("years of work")
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("x")
+    for out in (occupied, in_the_way, in_the_way / "below"):
+        result = call("train", "mf", "--train", files[0], "--out", out, "--epochs", 2)
+        assert result.code == 8
+        assert result.err.count("\n") == 1
+    assert (occupied / "thesis.txt").read_text() == "years of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "occupied"]
+
+
+def test_recommendations(call: Call, model_folder: Path, files: tuple[Path, Path]) -> None:
+    found = call("recommend", model_folder, 7, "-n", 3, "--json").json
+    assert len(found["items"]) == 3
+    assert found["epsilon_status"] == "nominal"
+    scores = [one["score"] for one in found["items"]]
+    assert scores == sorted(scores, reverse=True)
+    ratings = Ratings.read(files[0])
+    rated = set(ratings.item_ids[ratings.user_ids == 7].tolist())
+    assert not rated & {one["item"] for one in found["items"]}
+    shown = call("recommend", model_folder, 7, "-n", 3)
+    assert all(str(one["item"]) in shown.out for one in found["items"])
+
+
+def test_titles_are_shown_where_known(call: Call, tmp_path: Path) -> None:
+    assert call("train", "mf", "--data", "synthetic", "--out", tmp_path / "m", "--epochs", 3).code == 0
+    found = call("recommend", tmp_path / "m", 1, "--json").json
+    shown = call("recommend", tmp_path / "m", 1).out
+    assert len(found["items"]) == 10
+    assert all(one["title"] in shown for one in found["items"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("99999",), 3), (("nobody",), 3), (("7", "-n", "0"), 2), (("9" * 40,), 3)]
+)
+def test_bad_questions(call: Call, model_folder: Path, arguments: tuple[str, ...], code: int) -> None:
+    result = call("recommend", model_folder, *arguments)
+    assert result.code == code
+    assert result.err.count("\n") == 1
+
+
+def _truncate(folder: Path) -> None:
+    tensors = folder / "devices" / "devices.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-10])
+
+
+def _no_json(folder: Path) -> None:
+    (folder / "recommender" / "model.json").write_text("{")
+
+
+def _from_the_future(folder: Path) -> None:
+    facts = folder / "recommender" / "model.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"format": 999}))
+
+
+def _gone(folder: Path) -> None:
+    shutil.rmtree(folder / "devices")
+
+
+@pytest.mark.parametrize("damage", [_truncate, _no_json, _from_the_future, _gone])
+def test_damaged_models(call: Call, model_folder: Path, tmp_path: Path, damage: object) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(model_folder, folder)
+    damage(folder)  # type: ignore[operator]
+    result = call("recommend", folder, 7, "--json")
+    assert result.code == 7
+    assert result.json["error"]["type"] == "ModelFileError"
+
+
+def test_a_model_that_cannot_rank(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    call("train", "user-mean", "--train", files[0], "--out", tmp_path / "m")
+    assert call("recommend", tmp_path / "m", 7).code == 2
+
+
+def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    said = [
+        call("train", "hdpmf", "--train", files[0], "--out", out, "--epochs", 3),
+        call("train", "hdpmf", "--train", files[0], "--out", out, "--epochs", 3, "--json"),
+        call("recommend", out, 7),
+        call("recommend", out, 7, "--json"),
+        call("recommend", out, 12345),
+    ]
+    text = "".join(one.out + one.err for one in said)
+    devices = load_model(out).devices_
+    drawn = np.concatenate([devices.beta, devices.gamma])
+    drawn = drawn[drawn < 1]
+    assert len(drawn) > 10
+    assert not [weight for weight in drawn.tolist() if f"{weight:.4f}"[:6] in text or repr(weight) in text]
