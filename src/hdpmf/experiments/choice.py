@@ -1,0 +1,73 @@
+"""Choosing hyper-parameters from finished cross-validation runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hdpmf.experiments.expand import Choices, Place, places, tuning_cells
+from hdpmf.experiments.spec import Experiment
+from hdpmf.experiments.store import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One combination of a grid with its cross-validated error.
+
+    Attributes:
+        values: The hyper-parameters.
+        mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is missing, or where
+            there was nothing to choose.
+        mae: The same.
+        status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single`` (nothing to choose).
+        run_ids: The runs, one per fold.
+    """
+
+    values: dict[str, float]
+    mse: float
+    mae: float
+    status: str
+    run_ids: tuple[str, ...]
+
+
+def measured(experiment: Experiment, place: Place, results: Mapping[str, Result]) -> list[Measured]:
+    """The grid at one place with what is known about it, in the order of the grid."""
+    rows = []
+    for values, runs in tuning_cells(experiment, place):
+        ids = tuple(run.id for run in runs)
+        if not runs:
+            rows.append(Measured(values, math.nan, math.nan, "single", ids))
+            continue
+        found = [results[one] for one in ids if one in results]
+        states = {result.status for result in found} | ({"missing"} if len(found) < len(ids) else set())
+        status = next(one for one in ("diverged", "failed", "missing", "done") if one in states)
+        if status == "missing":
+            rows.append(Measured(values, math.nan, math.nan, status, ids))
+            continue
+        mse, mae = (math.fsum(one.metric(name) for one in found) / len(found) for name in ("mse", "mae"))
+        rows.append(Measured(values, mse, mae, status, ids))
+    return rows
+
+
+def best(grid: list[Measured]) -> Measured | None:
+    """The combination with the lowest MSE, the first of equals; None while any is missing or where none is usable.
+
+    A combination with a diverged or failed fold is never chosen.
+    """
+    if len(grid) == 1 and grid[0].status == "single":
+        return grid[0]
+    if any(row.status == "missing" for row in grid):
+        return None
+    usable = [row for row in grid if row.status == "done" and math.isfinite(row.mse)]
+    return min(usable, key=lambda row: row.mse, default=None)
+
+
+def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
+    """The chosen hyper-parameters wherever they are known."""
+    chosen = {}
+    for place in places(experiment):
+        winner = best(measured(experiment, place, results))
+        if winner is not None:
+            chosen[place] = winner.values
+    return chosen

@@ -1,0 +1,219 @@
+"""From an experiment to its runs.
+
+Two stages: the cross-validation runs, which can be listed at once, and the evaluation runs, which need the chosen
+hyper-parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hdpmf.errors import ConfigError, DatasetError, RatingsError
+from hdpmf.experiments.runs import Data, Part, Privacy, Run, Scalar, accepted_params, make_run
+from hdpmf.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
+from hdpmf.models import METHODS
+from hdpmf.privacy import PrivacySpec
+from hdpmf.ratings import dataset_info, find_dataset
+
+
+class Place(NamedTuple):
+    """Where a method's hyper-parameters are chosen: per data set and number of factors."""
+
+    dataset: str
+    method: str
+    factors: int
+
+
+class GridCell(NamedTuple):
+    """One combination of the grid and the runs that measure it, one per fold."""
+
+    values: dict[str, float]
+    runs: tuple[Run, ...]
+
+
+Choices = Mapping[Place, Mapping[str, float]]
+"""The chosen hyper-parameters."""
+
+
+def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experiment, dict[str, Path]]:
+    """Settle what depends on this machine: which Yelp is here, and what the user's files hold.
+
+    Args:
+        experiment: As written.
+        base: The folder that the user's files are relative to.
+
+    Returns:
+        The experiment with data sets that are here, and the place of each file of the user's, by checksum.
+
+    Raises:
+        DatasetError: A data set is not on this machine.
+    """
+    files: dict[str, Path] = {}
+    names: list[str] = []
+    data = dict(experiment.data)
+    for name in experiment.datasets:
+        options = data.get(name, DataOptions())
+        if options.file is not None:
+            path = (base or Path()) / options.file
+            digest = file_digest(path)
+            files[digest] = path
+            # The place of the file is nobody's business but this machine's; the content is what counts.
+            data[name] = msgspec.structs.replace(options, file=f"sha256:{digest}")
+            names.append(name)
+            continue
+        found = available(name)
+        if found is None:
+            info = dataset_info(name)
+            raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
+        names.append(found)
+    return msgspec.structs.replace(experiment, datasets=tuple(dict.fromkeys(names)), data=data), files
+
+
+def available(name: str) -> str | None:
+    """The data set to use for ``name``: itself, for ``yelp`` at least its sample, or None where none is here."""
+    for candidate in (name, "yelp-sample") if name == "yelp" else (name,):
+        if dataset_info(candidate).read is None or find_dataset(candidate) is not None:
+            return candidate
+    return None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise RatingsError(f"cannot read {path}: {error.strerror}") from error
+
+
+def method_names(experiment: Experiment) -> tuple[str, ...]:
+    """The methods of an experiment, in the order of the registry for ``all``."""
+    for module in experiment.imports:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"{experiment.name}: cannot import {module!r} ({error}); is it on PYTHONPATH?") from error
+    wanted = tuple(METHODS) if experiment.methods == "all" else experiment.methods
+    named = (*wanted, *experiment.without, *experiment.paper_methods)
+    unknown = [name for name in named if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"{experiment.name}: unknown method {unknown[0]!r}; there are {', '.join(METHODS)}")
+    methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
+    if not methods and experiment.has_runs:
+        raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
+    return methods
+
+
+def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
+    """The combinations that a method is tuned over; an empty one where there is nothing to tune."""
+    grids = experiment.tuning.grids
+    accepted = accepted_params(method) - set(experiment.params)
+    grid = grids.get(method, grids.get("default", {}) if "learning_rate" in accepted else {})
+    open_params = {name: values for name, values in grid.items() if name in accepted}
+    return [dict(zip(open_params, cell, strict=True)) for cell in itertools.product(*open_params.values())]
+
+
+def tuned_as(experiment: Experiment, method: str) -> str:
+    """The method whose choice is taken."""
+    return experiment.tuning.like.get(method, method)
+
+
+def places(experiment: Experiment) -> Iterator[Place]:
+    """Where a choice must be made."""
+    if not experiment.has_runs:
+        return
+    tuned = dict.fromkeys(tuned_as(experiment, method) for method in method_names(experiment))
+    for dataset, method, factors in itertools.product(experiment.datasets, tuned, experiment.factors):
+        yield Place(dataset, method, factors)
+
+
+def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
+    """The grid at one place. A grid of one cell has no runs: there is nothing to choose."""
+    grid = grid_of(experiment, place.method)
+    tuning = experiment.tuning
+    folds = tuning.folds if len(grid) > 1 else 0
+    data = data_of(experiment, place.dataset)
+    cells = []
+    for values in grid:
+        params = {**_base_params(experiment, place.factors), **values}
+        privacy = Privacy(dict(experiment.privacy), tuning.seed)
+        runs = tuple(
+            make_run(
+                data,
+                msgspec.structs.replace(_part(data, tuning.split, tuning.seed), folds=folds, fold=fold),
+                place.method,
+                params,
+                privacy,
+                tuning.seed,
+            )
+            for fold in range(folds)
+        )
+        cells.append(GridCell(values, runs))
+    return cells
+
+
+def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: float | None) -> tuple[Run, ...]:
+    """The runs of one cell of a table, or one point of a curve: one per seed, in the order of the seeds."""
+    data = data_of(experiment, place.dataset)
+    chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
+    params: dict[str, Scalar] = {**_base_params(experiment, place.factors), **chosen}
+    changes = dict(experiment.privacy)
+    fraction = 1.0
+    if experiment.vary is not None and x is not None:
+        name = experiment.vary.parameter
+        if name in PRIVACY_NAMES:
+            changes[name] = float(x)
+        elif name == "fraction":
+            fraction = float(x)
+        else:
+            params[name] = float(x) if name in ("epsilon", "learning_rate", "reg") else x
+    return tuple(
+        make_run(
+            data,
+            msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
+            place.method,
+            params,
+            Privacy(changes, seed),
+            seed,
+        )
+        for seed in experiment.seeds
+    )
+
+
+def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
+    """The privacy specification at one point of the axis."""
+    changes = dict(experiment.privacy)
+    if experiment.vary is not None and x is not None and experiment.vary.parameter in PRIVACY_NAMES:
+        changes[experiment.vary.parameter] = float(x)
+    return PrivacySpec.paper(**changes)
+
+
+def _base_params(experiment: Experiment, factors: int) -> dict[str, Scalar]:
+    return {
+        "n_factors": factors,
+        "epochs": experiment.epochs,
+        "epsilon": float(experiment.epsilon),
+        "solver": experiment.solver,
+        **experiment.params,
+    }
+
+
+def data_of(experiment: Experiment, name: str) -> Data:
+    """The data set as runs describe it."""
+    options = experiment.data.get(name, DataOptions())
+    digest = None if options.file is None else options.file.removeprefix("sha256:")
+    return Data(name, digest, options.scale, dict(options.columns), dict(options.world))
+
+
+def _part(data: Data, split: Split, seed: int) -> Part:
+    if split.ready_made and split.kind == "hold-out" and data.sha256 is None and dataset_info(data.name).split:
+        return Part("ready-made", seed=seed)
+    per_user = split.per_user if split.kind == "hold-out" else 10
+    return Part(split.kind, per_user, seed)

@@ -1,0 +1,123 @@
+"""The paper's published numbers, and how ours compare."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+
+Verdict = Literal["reproduced", "close", "different", "not comparable"]
+
+REPRODUCED, CLOSE = 0.05, 0.10
+"""Relative differences up to which a number counts as reproduced, or as close."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A number of Table III.
+
+    Attributes:
+        mean: Over the paper's five evaluations.
+        std: Their standard deviation.
+        stars: Confidence that HDPMF beats PDPMF: 3 for 99 %, 2 for 95 %, 1 for 90 %.
+        reference: Where it stands.
+        comparable: False where ours is measured on other data (the Yelp sample).
+    """
+
+    mean: float
+    std: float
+    stars: int = 0
+    reference: str = ""
+    comparable: bool = True
+
+
+class PublishedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of Table I, with what is wrong in it."""
+
+    dataset: str
+    users: int
+    items: int
+    ratings: int
+    density: float
+    slips: tuple[str, ...] = ()
+
+
+class _Row3(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    dataset: str
+    method: str
+    mse_10: Published
+    mse_5: Published
+    mae_10: Published
+    mae_5: Published
+
+
+class _Table1(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reference: str
+    rows: tuple[PublishedDataset, ...]
+
+
+class _Table2(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reference: str
+    values: dict[str, float]
+
+
+class _Table3(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reference: str
+    rows: tuple[_Row3, ...]
+
+
+class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table1: _Table1
+    table2: _Table2
+    table3: _Table3
+
+
+@cache
+def _tables() -> _Tables:
+    text = files("hdpmf.experiments.paper").joinpath("published.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), _Tables)
+
+
+def table1() -> tuple[PublishedDataset, ...]:
+    """Statistics of the data sets, as printed."""
+    return _tables().table1.rows
+
+
+def table2() -> dict[str, float]:
+    """The default privacy specification, as printed, by the paper's names."""
+    return dict(_tables().table2.values)
+
+
+def table3(dataset: str, method: str, factors: int, metric: str) -> Published | None:
+    """A number of Table III; None where the paper has none.
+
+    Args:
+        dataset: ``yelp-sample`` gives the paper's Yelp, marked as not comparable.
+        method: A method's name.
+        factors: 10 or 5.
+        metric: ``mse`` or ``mae``.
+    """
+    table = _tables().table3
+    if factors not in (10, 5) or metric not in ("mse", "mae"):
+        return None
+    wanted = "yelp" if dataset == "yelp-sample" else dataset
+    for row in table.rows:
+        if (row.dataset, row.method) == (wanted, method):
+            number: Published = getattr(row, f"{metric}_{factors}")
+            return msgspec.structs.replace(number, reference=table.reference, comparable=dataset == wanted)
+    return None
+
+
+def verdict(ours: float, published: Published) -> Verdict:
+    """How a mean of ours compares: reproduced within the paper's deviation or 5 %, close within 10 %."""
+    if not published.comparable:
+        return "not comparable"
+    difference = abs(ours - published.mean)
+    if math.isnan(difference):
+        return "different"
+    if difference <= published.std or difference <= REPRODUCED * published.mean:
+        return "reproduced"
+    return "close" if difference <= CLOSE * published.mean else "different"

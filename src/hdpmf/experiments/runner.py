@@ -1,0 +1,265 @@
+"""Doing what is missing: two stages, all cores, one writer.
+
+Workers only compute; this process writes every result down as it comes. Whatever ends the command, what was finished
+is in the store, and the next call goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.experiments.choice import choices
+from hdpmf.experiments.environment import environment
+from hdpmf.experiments.execute import Task, do_task
+from hdpmf.experiments.expand import evaluation_runs, places, tuned_as, tuning_cells
+from hdpmf.experiments.facts import dataset_facts
+from hdpmf.experiments.runs import Run
+from hdpmf.experiments.schedule import estimated_seconds, tasks_of
+from hdpmf.experiments.spec import Experiment
+from hdpmf.experiments.store import Result, Store
+from hdpmf.experiments.summary import cell_places
+
+BACKENDS = ("loky", "threading", "dask", "ray")
+
+
+class Progress(Protocol):
+    """What wants to know how far things are."""
+
+    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
+        """A stage begins."""
+
+    def finished(self, result: Result) -> None:
+        """A run ended."""
+
+
+class Silence:
+    """Progress that nobody watches."""
+
+    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
+        """Say nothing."""
+
+    def finished(self, result: Result) -> None:
+        """Say nothing."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What a call to `run_experiments` did.
+
+    Attributes:
+        ran: Runs done now, by status.
+        reused: Runs that were in the store already.
+        seconds: Wall time.
+    """
+
+    ran: dict[str, int] = field(default_factory=dict)
+    reused: int = 0
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """Runs done now."""
+        return sum(self.ran.values())
+
+
+def run_experiments(
+    experiments: Sequence[Experiment],
+    store: Store,
+    *,
+    files: Mapping[str, Path] | None = None,
+    n_jobs: int | None = None,
+    backend: str = "loky",
+    command: str = "",
+    progress: Progress | None = None,
+    tune_only: bool = False,
+) -> Done:
+    """Do all runs of some experiments that are not in the store yet.
+
+    Args:
+        experiments: Resolved ones (see `expand.resolve`).
+        store: Where results go.
+        files: Where the user's files are, by checksum.
+        n_jobs: Runs at a time; one per core where it is not given.
+        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that ``dask`` or ``ray`` is
+            connected to.
+        command: What to tell people to type for the same again.
+        progress: Told about every run.
+        tune_only: Stop after the cross-validation.
+    """
+    check_backend(backend)
+    progress = progress or Silence()
+    begin = time.perf_counter()
+    done = Done()
+    store.note(
+        "start",
+        {
+            "command": command,
+            "environment": environment(),
+            "jobs": jobs(n_jobs),
+            "backend": backend,
+            "experiments": msgspec.to_builtins(list(experiments)),
+        },
+    )
+    reason = "interrupted"
+    try:
+        _note_datasets(experiments, store, files or {})
+        stages: list[tuple[str, Callable[[], list[Run]]]] = [
+            ("cross-validation", lambda: tuning_runs(experiments)),
+            ("evaluation", lambda: final_runs(experiments, store.results())),
+        ]
+        imports = tuple(dict.fromkeys(name for one in experiments for name in one.imports))
+        places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
+        for name, list_runs in stages[:1] if tune_only else stages:
+            _do_stage(name, list_runs(), store, done, progress, n_jobs, backend, places_of_files, imports)
+        reason = "finished"
+    finally:
+        done.seconds = time.perf_counter() - begin
+        store.note("end", {"reason": reason, "seconds": round(done.seconds, 1), "runs": done.total})
+    return done
+
+
+def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """The cross-validation runs of some experiments, each once."""
+    runs: dict[str, Run] = {}
+    for experiment in experiments:
+        for place in places(experiment):
+            for cell in tuning_cells(experiment, place):
+                runs.update((run.id, run) for run in cell.runs)
+    return list(runs.values())
+
+
+def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> list[Run]:
+    """The evaluation runs whose hyper-parameters are known, each once."""
+    runs: dict[str, Run] = {}
+    for experiment in experiments:
+        chosen = choices(experiment, results)
+        for place, x in cell_places(experiment):
+            if place._replace(method=tuned_as(experiment, place.method)) in chosen:
+                runs.update((run.id, run) for run in evaluation_runs(experiment, chosen, place, x))
+    return list(runs.values())
+
+
+def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """All runs, with the first cell of each grid standing for the chosen one: for counting and estimating."""
+    experiments = list(experiments)
+    runs = {run.id: run for run in tuning_runs(experiments)}
+    for experiment in experiments:
+        first = {place: tuning_cells(experiment, place)[0].values for place in places(experiment)}
+        for place, x in cell_places(experiment):
+            runs.update((run.id, run) for run in evaluation_runs(experiment, first, place, x))
+    return list(runs.values())
+
+
+def expected_seconds(experiments: Iterable[Experiment], n_jobs: int | None = None) -> float:
+    """About how long all of it takes here."""
+    return sum(map(estimated_seconds, expected_runs(experiments))) / jobs(n_jobs)
+
+
+def jobs(n_jobs: int | None) -> int:
+    """How many runs at a time."""
+    if n_jobs is not None:
+        if n_jobs < 1:
+            raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
+        return n_jobs
+    from hdpmf.kernels.threads import available_cores
+
+    return available_cores()
+
+
+def check_backend(backend: str) -> None:
+    """Refuse unknown backends, and those that are not installed."""
+    if backend not in BACKENDS:
+        raise ConfigError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
+    if backend == "dask" and find_spec("distributed") is None:
+        raise MissingExtraError("--backend dask needs dask: pip install 'dask[distributed]'")
+    if backend == "ray" and find_spec("ray") is None:
+        raise MissingExtraError("--backend ray needs ray: pip install ray")
+
+
+def _do_stage(
+    name: str,
+    runs: Sequence[Run],
+    store: Store,
+    done: Done,
+    progress: Progress,
+    n_jobs: int | None,
+    backend: str,
+    files: Mapping[str, str],
+    imports: tuple[str, ...],
+) -> None:
+    finished = store.finished_ids()
+    missing = [run for run in runs if run.id not in finished]
+    done.reused += len(runs) - len(missing)
+    progress.stage(name, missing, len(runs) - len(missing))
+    tasks = [Task(tuple(group), files, imports, os.getpid()) for group in tasks_of(missing)]
+    for results in _in_parallel(tasks, jobs(n_jobs), backend):
+        for result in results:
+            store.add(result)
+            done.ran[result.status] = done.ran.get(result.status, 0) + 1
+            progress.finished(result)
+
+
+def _in_parallel(tasks: Sequence[Task], n_jobs: int, backend: str) -> Iterator[list[Result]]:
+    if not tasks:
+        return
+    if n_jobs == 1 and backend in ("loky", "threading"):
+        yield from map(do_task, tasks)
+        return
+    from joblib import Parallel, delayed
+
+    with _backend(backend, n_jobs):
+        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        results = parallel(delayed(do_task)(task) for task in tasks)
+        try:
+            yield from results
+        finally:
+            results.close()  # on Ctrl-C: no further task is sent, workers are ended
+
+
+@contextmanager
+def _backend(backend: str, n_jobs: int) -> Iterator[None]:
+    """Joblib's configuration; for a cluster, the connection that its own environment variables describe."""
+    from joblib import parallel_config
+
+    options: dict[str, Any] = {"n_jobs": n_jobs}
+    if backend == "dask":
+        distributed = import_module("distributed")
+        try:
+            client, ours = distributed.get_client(), False
+        except ValueError:
+            # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are single-threaded.
+            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+            local = {} if address else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
+            client, ours = distributed.Client(address, **local), True
+        try:
+            with parallel_config(backend="dask", n_jobs=-1):
+                yield
+        finally:
+            if ours:
+                client.close()
+        return
+    if backend == "ray":
+        import_module("ray.util.joblib").register_ray()
+        options["n_jobs"] = -1 if os.environ.get("RAY_ADDRESS") else n_jobs
+    with parallel_config(backend=backend, **options):
+        yield
+
+
+def _note_datasets(experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]) -> None:
+    known = store.datasets()
+    for experiment in experiments:
+        for name in experiment.datasets:
+            if name not in known:
+                known[name] = dataset_facts(experiment, name, files)
+                store.note("dataset", known[name])

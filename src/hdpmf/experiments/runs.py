@@ -1,0 +1,140 @@
+"""A run: one fit and its score, described completely, with an identity that never changes.
+
+The identity is a hash of everything that determines the result: data, split, method, parameters, privacy wishes,
+seed, and the version of the procedure. What does not determine it (threads, machine, place of the files) is no part
+of it. So the same run in two experiments is one run, and a command that was stopped knows what it has done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+
+from hdpmf.models import METHODS
+
+RESULTS_VERSION = 1
+"""Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
+
+Scalar = bool | int | float | str | None
+SplitKind = Literal["hold-out", "leave-one-out", "ready-made", "whole"]
+
+
+class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ratings by name; a file of the user's is known by its content.
+
+    Attributes:
+        name: A registered data set, or what the user calls the file.
+        sha256: Checksum of the user's file.
+        scale: Its rating scale, where it is not one to five.
+        columns: What it calls its columns.
+        world: Options of the synthetic world.
+    """
+
+    name: str
+    sha256: str | None = None
+    scale: tuple[float, float] | None = None
+    columns: dict[str, str] = {}
+    world: dict[str, int] = {}
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ratings train and which test.
+
+    Attributes:
+        kind: How the data set is cut; ``whole`` keeps all of it for training, to be cross-validated.
+        per_user: Test ratings per user of ``hold-out``.
+        seed: Of the cut; always 0 for a ready-made one.
+        fraction: Share of each user's training ratings that is kept.
+        folds: For cross-validation, into how many folds the training part is cut again; 0 for none.
+        fold: Which of them validates; the test part of the cut is then left alone.
+    """
+
+    kind: SplitKind
+    per_user: int = 10
+    seed: int = 0
+    fraction: float = 1.0
+    folds: int = 0
+    fold: int = 0
+
+
+class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The privacy wishes: what differs from the paper's Table II, by its names, and the seed of the draw."""
+
+    changes: dict[str, float] = {}
+    seed: int = 0
+
+
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """One fit and its score.
+
+    Attributes:
+        data: The ratings.
+        part: Which of them train and test.
+        method: A name in ``METHODS``.
+        params: The model's parameters, only those it takes.
+        privacy: The privacy wishes; None for a method that takes no epsilon and so does not look at them.
+        seed: Of the training; 0 for a method without randomness.
+    """
+
+    data: Data
+    part: Part
+    method: str
+    params: dict[str, Scalar]
+    privacy: Privacy | None = None
+    seed: int = 0
+
+    @cached_property
+    def id(self) -> str:
+        """The identity: 32 hexadecimal digits."""
+        content = msgspec.json.encode([RESULTS_VERSION, _plain(self)], order="sorted")
+        return hashlib.sha256(content).hexdigest()[:32]
+
+    @property
+    def stage(self) -> Literal["tuning", "evaluation"]:
+        """Whether it measures on a fold or on the test set."""
+        return "tuning" if self.part.folds else "evaluation"
+
+
+def make_run(
+    data: Data,
+    part: Part,
+    method: str,
+    params: Mapping[str, Scalar],
+    privacy: Privacy,
+    seed: int,
+) -> Run:
+    """A run without what cannot change its result, so that equal runs have equal identities."""
+    accepted = accepted_params(method)
+    if part.kind == "ready-made" and not part.folds and part.fraction == 1.0:
+        part = msgspec.structs.replace(part, seed=0, per_user=10)
+    return Run(
+        data=data,
+        part=part,
+        method=method,
+        params={name: value for name, value in params.items() if name in accepted},
+        privacy=privacy if "epsilon" in accepted else None,
+        seed=seed if "rng" in accepted else 0,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Structs without what has its default value, so that a field added later leaves old identities alone."""
+    if not isinstance(value, msgspec.Struct):
+        return value
+    kept = {}
+    for field in msgspec.structs.fields(value):
+        own = getattr(value, field.name)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if own != default:
+            kept[field.name] = _plain(own)
+    return kept
+
+
+def accepted_params(method: str) -> frozenset[str]:
+    """The parameters that a method leaves open."""
+    known = METHODS[method]
+    return frozenset(known.model.parameter_names()) - frozenset(known.fixed)

@@ -1,0 +1,235 @@
+"""Experiments as data: what a TOML file says, checked field by field.
+
+An experiment crosses data sets, methods, numbers of factors and seeds, and may vary one thing more. Everything has the
+paper's value by default, so that a file says only what is different::
+
+    name = "stronger-privacy"
+    title = "HDPMF against PDPMF at smaller budgets"
+    datasets = ["ml-100k"]
+    methods = ["hdpmf", "pdpmf", "user-mean"]
+
+    [vary]
+    parameter = "epsilon"
+    values = [0.1, 0.3, 1.0]
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hdpmf.errors import ConfigError
+from hdpmf.experiments.runs import Scalar
+
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0, lt=2**31)]
+Grid = dict[str, Annotated[tuple[float, ...], Meta(min_length=1)]]
+
+PRIVACY_NAMES = (
+    *("f_uc", "f_um", "f_ic", "f_im"),
+    *("epsilon_uc", "epsilon_um", "epsilon_ul", "epsilon_ic", "epsilon_im", "epsilon_il"),
+)
+"""The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
+
+PAPER_GRIDS: dict[str, Grid] = {
+    "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
+    "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
+}
+
+
+class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a data set is cut into training and test, anew for every seed.
+
+    Attributes:
+        kind: ``hold-out``, ``leave-one-out``, or, for tuning only, ``whole`` (all ratings are training ratings).
+        per_user: Test ratings per user of ``hold-out``.
+        ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base and ua.test).
+    """
+
+    kind: Literal["hold-out", "leave-one-out", "whole"] = "hold-out"
+    per_user: Count = 10
+    ready_made: bool = True
+
+
+class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How hyper-parameters are chosen: cross-validation on the training part of one cut, lowest MSE.
+
+    Attributes:
+        folds: How many.
+        seed: Of the cut, the folds, the privacy weights and the training.
+        grids: Values to try, by method; ``default`` is for gradient methods that have none of their own. A grid of
+            a single cell is taken without cross-validation.
+        like: Methods that take over another's choice, because their training is the same.
+        split: The cut.
+    """
+
+    folds: Annotated[int, Meta(ge=2)] = 5
+    seed: Seed = 0
+    grids: dict[str, Grid] = msgspec.field(default_factory=lambda: dict(PAPER_GRIDS))
+    like: dict[str, str] = msgspec.field(default_factory=lambda: {"hdpmf-r": "hdpmf"})
+    split: Split = Split()
+
+
+class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The one thing that a figure varies.
+
+    Attributes:
+        parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of each user's
+            training ratings), or any parameter of the models.
+        values: The values, in the order of the axis.
+        label: The axis.
+    """
+
+    parameter: str
+    values: Annotated[tuple[int | float, ...], Meta(min_length=1)]
+    label: str = ""
+
+
+class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A data set of the user's, or the size of the synthetic world.
+
+    Attributes:
+        file: Ratings, relative to the TOML file.
+        scale: Lowest and highest rating; one to five where it is not given.
+        columns: What the file calls its columns, as ``{user = "customer"}``.
+        world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
+    """
+
+    file: str | None = None
+    scale: tuple[float, float] | None = None
+    columns: dict[str, str] = {}
+    world: dict[str, int] = {}
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One experiment.
+
+    Attributes:
+        name: Short, for files and commands.
+        title: For people.
+        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (the paper's Table I) or
+            ``specification`` (its Table II); the last two need no runs.
+        reference: Where the paper has it.
+        datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample`` where the
+            official file is absent.
+        methods: Names, or ``all`` for every method that the library has.
+        without: Methods left out of ``all``.
+        paper_methods: Those that the paper shows here.
+        factors: Values of K.
+        seeds: One evaluation for each.
+        epochs: Passes over the ratings.
+        epsilon: The largest budget.
+        solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
+        params: Further parameters for every model that has them.
+        privacy: What differs from Table II, by its names.
+        split: Training and test.
+        tuning: Choice of hyper-parameters.
+        vary: What the figure varies.
+        data: The user's data sets.
+        imports: Python modules to import first; one of the user's can add its methods to ``hdpmf.models.METHODS``.
+        quick: A reduced version; its numbers are first impressions.
+    """
+
+    name: Name
+    title: str
+    datasets: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    methods: tuple[str, ...] | Literal["all"] = "all"
+    kind: Literal["table", "figure", "statistics", "specification"] = "table"
+    reference: str = ""
+    without: tuple[str, ...] = ()
+    paper_methods: tuple[str, ...] = ()
+    factors: Annotated[tuple[Count, ...], Meta(min_length=1)] = (10,)
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1)] = (0, 1, 2, 3, 4)
+    epochs: Count = 100
+    epsilon: Positive = 1.0
+    solver: Literal["sequential", "batch"] = "sequential"
+    params: dict[str, Scalar] = {}
+    privacy: dict[str, float] = {}
+    split: Split = Split()
+    tuning: Tuning = Tuning()
+    vary: Vary | None = None
+    data: dict[Name, DataOptions] = {}
+    imports: tuple[str, ...] = ()
+    quick: bool = False
+
+    @property
+    def xs(self) -> tuple[int | float | None, ...]:
+        """The values on the axis; a single None where nothing varies."""
+        return (None,) if self.vary is None else self.vary.values
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there is anything to fit."""
+        return self.kind in ("table", "figure")
+
+
+def read_experiment(path: str | os.PathLike[str]) -> Experiment:
+    """Read an experiment from a TOML file.
+
+    Raises:
+        ConfigError: The file cannot be read, is not TOML, or says something that makes no sense.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text file in UTF-8; an experiment is a TOML file") from error
+    return parse_experiment(text, str(path))
+
+
+def parse_experiment(text: str, origin: str) -> Experiment:
+    """Make an experiment from TOML; ``origin`` names it in messages."""
+    try:
+        experiment = msgspec.convert(tomllib.loads(text), Experiment)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin} is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{origin}: {error}; the fields are explained in hdpmf.experiments.spec") from error
+    check(experiment, origin)
+    return experiment
+
+
+def check(experiment: Experiment, origin: str) -> None:
+    """Refuse what types cannot: unknown methods, parameters that no model has, wishes that cannot be.
+
+    Raises:
+        ConfigError: With the field and what is possible there.
+    """
+    from hdpmf.experiments.expand import method_names, privacy_spec
+    from hdpmf.models import METHODS
+
+    methods = method_names(experiment)  # imports the user's modules and knows the names
+    parameters = {name for method in methods for name in METHODS[method].model.parameter_names()}
+    given = set(experiment.params)
+    for grid in experiment.tuning.grids.values():
+        given |= set(grid) - {"learning_rate", "reg"}
+    vary = experiment.vary
+    if vary is not None:
+        if vary.parameter not in (*PRIVACY_NAMES, "fraction"):
+            given.add(vary.parameter)
+        if len(set(vary.values)) != len(vary.values):
+            raise ConfigError(f"{origin}: vary.values has a value twice")
+    unknown = sorted(given - parameters)
+    if unknown:
+        raise ConfigError(
+            f"{origin}: no method here has a parameter {unknown[0]!r}; there are {', '.join(sorted(parameters))}"
+        )
+    wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
+    if wrong:
+        raise ConfigError(f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}")
+    if experiment.split.kind == "whole":
+        raise ConfigError(f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split')
+    if (experiment.kind == "figure") != (vary is not None):
+        raise ConfigError(f'{origin}: kind = "figure" and a [vary] table belong together')
+    if vary is not None and vary.parameter == "fraction" and not all(0 < x <= 1 for x in vary.values):
+        raise ConfigError(f"{origin}: fractions must be above 0 and at most 1")
+    for x in experiment.xs:
+        privacy_spec(experiment, x)  # raises PrivacyError where ratios or weights are impossible

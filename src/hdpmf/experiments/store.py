@@ -1,0 +1,292 @@
+"""Results in one append-only SQLite file.
+
+``results.sqlite`` in an output folder has two tables; triggers refuse any change to a row that is in:
+
+``runs``
+    One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON), ``status``, ``metrics``
+    (JSON), ``claim`` (what the method's epsilon stands on, JSON), ``message`` (why it failed), ``version`` (of
+    hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON; no names, no paths). A run is there at most
+    once as ``done`` or ``diverged``; ``failed`` ones are tried again next time.
+``events``
+    What happened around them: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its experiments,
+    environment), ``end`` (how, seconds, runs), ``dataset`` (counts of a data set).
+
+Each row is a transaction of its own that has reached the disk before the next begins. Killing the command at any
+moment loses the runs in flight and nothing else.
+
+Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
+own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
+rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import inf
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.experiments.runs import Run
+from hdpmf.experiments.spec import Experiment
+
+FILE_NAME = "results.sqlite"
+_APPLICATION = 0x6864706D  # "hdpm": tells our files from other SQLite files
+_SCHEMA = 1
+
+Status = Literal["done", "diverged", "failed"]
+
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    run TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
+    metrics TEXT NOT NULL,
+    claim TEXT NOT NULL,
+    message TEXT NOT NULL,
+    version TEXT NOT NULL,
+    started TEXT NOT NULL,
+    finished TEXT NOT NULL,
+    host TEXT NOT NULL
+);
+CREATE UNIQUE INDEX finished_once ON runs (run_id) WHERE status <> 'failed';
+CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL, data TEXT NOT NULL);
+CREATE TRIGGER runs_stay BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER runs_kept BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER events_kept BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_SCHEMA};
+COMMIT;
+"""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What the method's epsilon is worth (see `hdpmf.privacy.claims`)."""
+
+    epsilon: float | None
+    status: str
+    view: str
+    reason: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A finished run.
+
+    Attributes:
+        run: What was run; ``run.id`` is its identity.
+        status: ``done``, ``diverged`` (training ran away: infinite error) or ``failed``.
+        metrics: See the module's docstring; empty unless done.
+        claim: What the method's epsilon is worth.
+        message: Why it did not end well.
+        version: Of hdpmf.
+        started: UTC, ISO 8601.
+        finished: UTC, ISO 8601.
+        host: Facts about the machine.
+    """
+
+    run: Run
+    status: Status
+    metrics: dict[str, float | int]
+    claim: Claim | None
+    message: str = ""
+    version: str = ""
+    started: str = ""
+    finished: str = ""
+    host: dict[str, str | int] = {}
+
+    def metric(self, name: str) -> float:
+        """A metric, infinite for a run that did not end well."""
+        return float(self.metrics[name]) if self.status == "done" else inf
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened around the runs."""
+
+    kind: str
+    at: str
+    data: dict[str, Any]
+
+
+def now() -> str:
+    """The time as the store writes it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Store:
+    """The results of a folder; use it as a context manager.
+
+    Args:
+        folder: Where ``results.sqlite`` is.
+        create: Make the folder and the file where they are absent.
+
+    Raises:
+        ConfigError: There are no results here, or the file is something else or of a newer hdpmf.
+        StorageError: The file is damaged, or the disk refused.
+    """
+
+    def __init__(self, folder: str | PathLike[str], *, create: bool = False) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / FILE_NAME
+        if not create and not self.path.exists():
+            raise ConfigError(f"there are no results in {self.folder}; run 'hdpmf paper run --out {self.folder}'")
+        with _disk(self.path):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StorageError(f"cannot make the folder {self.folder}: {error.strerror}") from error
+            self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=60)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    def add(self, result: Result) -> None:
+        """Write a result down for good. One that is there already stays as it is."""
+        row = (
+            result.run.id,
+            _text(result.run),
+            result.status,
+            _text(result.metrics),
+            _text(result.claim),
+            result.message,
+            result.version,
+            result.started,
+            result.finished,
+            _text(result.host),
+        )
+        with _disk(self.path):
+            self._connection.execute(
+                "INSERT OR IGNORE INTO runs (run_id, run, status, metrics, claim, message, version, started, finished,"
+                " host) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Write an event down for good."""
+        with _disk(self.path):
+            self._connection.execute("INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data)))
+
+    def finished_ids(self) -> set[str]:
+        """The runs that need not be done again."""
+        with _disk(self.path):
+            rows = self._connection.execute("SELECT run_id FROM runs WHERE status <> 'failed'").fetchall()
+        return {run_id for (run_id,) in rows}
+
+    def results(self) -> dict[str, Result]:
+        """The last result of every run, by its id; a failed one only where no attempt ended better."""
+        with _disk(self.path):
+            rows = self._connection.execute(
+                "SELECT run_id, run, status, metrics, claim, message, version, started, finished, host FROM runs "
+                "ORDER BY status <> 'failed', number"
+            ).fetchall()
+        return {row[0]: self._result(row[1:]) for row in rows}
+
+    def events(self, kind: str) -> list[Event]:
+        """The events of a kind, oldest first."""
+        with _disk(self.path):
+            rows = self._connection.execute(
+                "SELECT kind, at, data FROM events WHERE kind = ? ORDER BY number", (kind,)
+            ).fetchall()
+        return [Event(kind, at, msgspec.json.decode(data)) for kind, at, data in rows]
+
+    def experiments(self) -> dict[str, Experiment]:
+        """The experiments that were started here, by name, as they were last asked for."""
+        found: dict[str, Experiment] = {}
+        for event in self.events("start"):
+            for one in event.data["experiments"]:
+                experiment = msgspec.convert(one, Experiment)
+                found[experiment.name] = experiment
+        return found
+
+    def datasets(self) -> dict[str, dict[str, Any]]:
+        """Counts and such of the data sets that were used here, by name (see `facts.dataset_facts`)."""
+        return {event.data["name"]: event.data for event in self.events("dataset")}
+
+    def _prepare(self) -> None:
+        connection = self._connection
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application != _APPLICATION and tables:
+            raise ConfigError(f"{self.path} is an SQLite file of something else; choose another folder with --out")
+        if application == _APPLICATION:
+            schema = connection.execute("PRAGMA user_version").fetchone()[0]
+            if schema > _SCHEMA:
+                raise ConfigError(f"{self.path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StorageError(f"{self.path} is damaged; move it away and start again")
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL: a row is on the disk when its insert returns, also if the power fails.
+        connection.execute("PRAGMA synchronous = FULL")
+        if not tables:
+            self._create()
+
+    def _create(self) -> None:
+        try:
+            self._connection.executescript(_TABLES)
+        except sqlite3.OperationalError:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            # Another process may have made the tables between our look and our lock.
+            if self._connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+                raise
+
+    def _result(self, row: Iterable[str]) -> Result:
+        run, status, metrics, claim, message, version, started, finished, host = row
+        try:
+            return Result(
+                run=msgspec.json.decode(run, type=Run),
+                status=status,  # type: ignore[arg-type]  # the table checks it
+                metrics=msgspec.json.decode(metrics),
+                claim=msgspec.json.decode(claim, type=Claim | None),
+                message=message,
+                version=version,
+                started=started,
+                finished=finished,
+                host=msgspec.json.decode(host),
+            )
+        except msgspec.MsgspecError as error:
+            raise StorageError(f"{self.path} holds a row that this version cannot read ({error})") from error
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Errors of SQLite in words of ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StorageError(
+            f"cannot use {path}: {error}. What was finished is safe; free space or permissions, then run the same "
+            "command again"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise StorageError(
+            f"{path} is damaged or not a results file ({error}); move it away and start again"
+        ) from error
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()

@@ -1,0 +1,158 @@
+"""What the results say, cell by cell: the reading side, for reports and displays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hdpmf.experiments.choice import Measured, best, choices, measured
+from hdpmf.experiments.expand import Place, evaluation_runs, method_names, places, tuned_as
+from hdpmf.experiments.spec import Experiment
+from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
+from hdpmf.experiments.store import Claim, Result, Store
+from hdpmf.models import METHODS
+from hdpmf.ratings import dataset_info, dataset_names
+
+METRICS = ("mse", "mae", "mse_all", "mae_all")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table, or one point of a curve.
+
+    Attributes:
+        experiment: Name of the experiment.
+        dataset: Name of the data set.
+        dataset_title: As tables show it ("Yelp sample").
+        method: Name of the method.
+        label: As tables show it.
+        in_paper: Whether the paper shows this method here.
+        factors: K.
+        x: Place on the axis, or None in a table.
+        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``.
+        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there yet; the
+            summaries then hold what is).
+        hyperparameters: Chosen values; empty where there was nothing to choose.
+        run_ids: The runs, in the order of the seeds.
+        claim: What the method's epsilon is worth.
+    """
+
+    experiment: str
+    dataset: str
+    dataset_title: str
+    method: str
+    label: str
+    in_paper: bool
+    factors: int
+    x: float | None
+    metrics: dict[str, Summary]
+    status: str
+    hyperparameters: dict[str, float]
+    run_ids: tuple[str, ...]
+    claim: Claim | None
+
+    @property
+    def mse(self) -> Summary:
+        """Mean squared error, as the paper measures it."""
+        return self.metrics["mse"]
+
+    @property
+    def mae(self) -> Summary:
+        """Mean absolute error, as the paper measures it."""
+        return self.metrics["mae"]
+
+
+def dataset_title(name: str) -> str:
+    """The display name of a data set; a user's own keeps its name."""
+    return dataset_info(name).title if name in dataset_names() else name
+
+
+def collect(store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None) -> list[Cell]:
+    """All cells of an experiment, in the order data set, method, K, x.
+
+    Args:
+        store: Where the results are.
+        experiment: The experiment, or the name of one that was started in this store.
+        results: ``store.results()``, where it has been read already.
+    """
+    if isinstance(experiment, str):
+        experiment = store.experiments()[experiment]
+    results = store.results() if results is None else results
+    chosen = choices(experiment, results)
+    return [_cell(experiment, place, x, chosen, results) for place, x in cell_places(experiment)]
+
+
+def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
+    """Where the cells of an experiment are."""
+    if not experiment.has_runs:
+        return
+    for dataset in experiment.datasets:
+        for method in method_names(experiment):
+            for factors in experiment.factors:
+                for x in experiment.xs:
+                    yield Place(dataset, method, factors), x
+
+
+def tuning_tables(
+    store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
+) -> dict[Place, tuple[list[Measured], Measured | None]]:
+    """The cross-validated grids and the winner of each, where there was anything to choose."""
+    if isinstance(experiment, str):
+        experiment = store.experiments()[experiment]
+    results = store.results() if results is None else results
+    tables = {}
+    for place in places(experiment):
+        grid = measured(experiment, place, results)
+        if len(grid) > 1:
+            tables[place] = (grid, best(grid))
+    return tables
+
+
+def compare(
+    cells: list[Cell], first: str, second: str, metric: str = "mse"
+) -> dict[tuple[str, int, float | None], PairedTest]:
+    """The paired test of two methods, by data set, K and x, wherever both are complete."""
+    by_place = {(cell.method, cell.dataset, cell.factors, cell.x): cell for cell in cells if cell.status == "done"}
+    tests = {}
+    for cell in by_place.values():
+        other = by_place.get((second, cell.dataset, cell.factors, cell.x))
+        if cell.method == first and other is not None:
+            tests[cell.dataset, cell.factors, cell.x] = paired_test(
+                cell.metrics[metric].values, other.metrics[metric].values
+            )
+    return tests
+
+
+def _cell(
+    experiment: Experiment,
+    place: Place,
+    x: float | None,
+    chosen: Mapping[Place, Mapping[str, float]],
+    results: Mapping[str, Result],
+) -> Cell:
+    tuned = place._replace(method=tuned_as(experiment, place.method))
+    runs = evaluation_runs(experiment, chosen, place, x) if tuned in chosen else ()
+    found = [results[run.id] for run in runs if run.id in results]
+    states = {result.status for result in found} | ({"missing"} if len(found) < len(experiment.seeds) else set())
+    status = next(one for one in ("failed", "diverged", "missing", "done") if one in states)
+    return Cell(
+        experiment=experiment.name,
+        dataset=place.dataset,
+        dataset_title=dataset_title(place.dataset),
+        method=place.method,
+        label=METHODS[place.method].label,
+        in_paper=place.method in experiment.paper_methods,
+        factors=place.factors,
+        x=None if x is None else float(x),
+        metrics={name: Summary.of([result.metric(name) for result in found]) for name in METRICS},
+        status=status,
+        hyperparameters=dict(chosen.get(tuned, {})),
+        run_ids=tuple(run.id for run in runs),
+        claim=next((result.claim for result in found if result.claim is not None), None),
+    )
+
+
+def is_complete(cells: list[Cell]) -> bool:
+    """Whether nothing is missing or failed."""
+    return all(cell.status in ("done", "diverged") and not math.isnan(cell.mse.mean) for cell in cells)

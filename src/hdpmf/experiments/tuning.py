@@ -1,0 +1,163 @@
+"""The paper's way of choosing hyper-parameters, for one method on one data set."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.errors import ConfigError, DivergedError, HdpmfError
+from hdpmf.experiments.choice import Measured, best, measured
+from hdpmf.experiments.expand import Place, resolve
+from hdpmf.experiments.runner import Done, Progress, run_experiments
+from hdpmf.experiments.spec import PAPER_GRIDS, DataOptions, Experiment, Grid, Split, Tuning, check
+from hdpmf.experiments.store import Store
+from hdpmf.models import METHODS
+from hdpmf.ratings import dataset_names
+
+BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
+"""Where Algorithm 1 with scaled steps works; the paper's grids are those of the sequential procedure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        method: The method.
+        dataset: The data set.
+        factors: K.
+        folds: Folds of the cross-validation.
+        grid: Every combination with its mean errors over the folds, in the order of the grid.
+        best: The one with the lowest MSE.
+        done: What had to be run for it.
+    """
+
+    method: str
+    dataset: str
+    factors: int
+    folds: int
+    grid: tuple[Measured, ...]
+    best: Measured
+    done: Done
+
+
+def tune(
+    method: str,
+    data: str | os.PathLike[str],
+    *,
+    n_factors: int = 10,
+    learning_rates: Sequence[float] | None = None,
+    regs: Sequence[float] | None = None,
+    folds: int = 5,
+    epochs: int = 100,
+    epsilon: float = 1.0,
+    solver: str = "batch",
+    privacy: Mapping[str, float] | None = None,
+    params: Mapping[str, bool | int | float | str | None] | None = None,
+    scale: tuple[float, float] | None = None,
+    columns: Mapping[str, str] | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    backend: str = "loky",
+    command: str = "",
+    progress: Progress | None = None,
+) -> Tuned:
+    """Cross-validate a method over a grid.
+
+    Args:
+        method: A name in ``METHODS``.
+        data: A registered data set, of which the training part of its split is used (ten test ratings per user are
+            left alone), or a file of training ratings, all of which is used.
+        n_factors: K.
+        learning_rates: Values to try; the paper's with ``sequential``, larger ones with ``batch``.
+        regs: Values to try; the paper's.
+        folds: Folds.
+        epochs: Passes over the ratings.
+        epsilon: The largest budget.
+        solver: ``batch`` or ``sequential``.
+        privacy: What differs from the paper's Table II, by its names.
+        params: Further parameters of the model.
+        scale: The rating scale of a file.
+        columns: What a file calls its columns.
+        seed: Of the cut, the folds, the privacy weights and the training.
+        out: Folder for the results, so that a stopped call goes on where it was; None keeps nothing.
+        n_jobs: Runs at a time; one per core where it is not given.
+        backend: See `run_experiments`.
+        command: What to tell people to type for the same again.
+        progress: Told about every run.
+
+    Raises:
+        ConfigError: The method has nothing to tune, or an argument makes no sense.
+        DivergedError: Every combination diverged.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
+    accepted = METHODS[method].model.parameter_names()
+    if "learning_rate" not in accepted:
+        raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
+    own = PAPER_GRIDS.get(method, PAPER_GRIDS["default"]) if solver == "sequential" else BATCH_GRID
+    grid: Grid = {
+        "learning_rate": tuple(learning_rates or own["learning_rate"]),
+        "reg": tuple(regs or own["reg"]),
+    }
+    name, options, whole = _source(data, scale, columns)
+    plain = {
+        "name": f"tune-{method}",
+        "title": f"{METHODS[method].label} on {name}",
+        "datasets": [name],
+        "methods": [method],
+        "factors": [n_factors],
+        "seeds": [seed],
+        "epochs": epochs,
+        "epsilon": epsilon,
+        "solver": solver,
+        "params": dict(params or {}),
+        "privacy": dict(privacy or {}),
+    }
+    tuning = {"folds": folds, "seed": seed, "grids": {method: grid}, "like": {}}
+    try:
+        experiment = msgspec.convert(plain, Experiment)
+        experiment = msgspec.structs.replace(
+            experiment,
+            data={} if options is None else {name: options},
+            tuning=msgspec.structs.replace(msgspec.convert(tuning, Tuning), split=Split("whole") if whole else Split()),
+        )
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"tune: {error}") from error
+    check(experiment, "tune")
+    experiment, files = resolve(experiment)
+    with ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="hdpmf-tune-"))
+        store = stack.enter_context(Store(out, create=True))
+        done = run_experiments(
+            [experiment], store, files=files, n_jobs=n_jobs, backend=backend, command=command,
+            progress=progress, tune_only=True,
+        )  # fmt: skip
+        results = store.results()
+    place = Place(experiment.datasets[0], method, n_factors)
+    rows = measured(experiment, place, results)
+    winner = best(rows)
+    if winner is None:
+        messages = [results[one].message for row in rows for one in row.run_ids if results[one].message]
+        kind: type[HdpmfError] = DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
+        raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
+    return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
+
+
+def _source(
+    data: str | os.PathLike[str], scale: tuple[float, float] | None, columns: Mapping[str, str] | None
+) -> tuple[str, DataOptions | None, bool]:
+    if isinstance(data, str) and data in dataset_names():
+        if scale is not None or columns:
+            raise ConfigError("scale and columns describe files; a registered data set knows its own")
+        return data, None, False
+    path = Path(data).absolute()
+    return "ratings", DataOptions(file=str(path), scale=scale, columns=dict(columns or {})), True
