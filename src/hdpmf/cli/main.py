@@ -10,6 +10,7 @@ Commands import what is heavy inside their functions: ``hdpmf --help`` has to be
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -86,11 +87,23 @@ def run(arguments: Sequence[str] | None = None) -> None:
         code = _fail(given, type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
         code = _fail(given, "UsageError", error.format_message() + _help_hint(error), error.exit_code)
+    except BrokenPipeError:
+        code = _reader_gone()
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
         _fail(given, "Interrupted", "interrupted; nothing was half-written", _INTERRUPTED)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_gone()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _reader_gone() -> int:
+    """The output went to a program that has ended, as with ``| head``: nobody is left to be told."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _help_hint(error: Any) -> str:
