@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import importlib.metadata as packages
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,13 +30,27 @@ def test_doctor(call: Call) -> None:
     assert "kernel cache" in shown.out
 
 
-def test_doctor_knows_when_kernels_are_compiled(
-    call: Call, monkeypatch: pytest.MonkeyPatch, model_folder: Path
+def test_doctor_knows_which_kernels_are_compiled(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[Path, Path]
 ) -> None:
-    kernels = list(doctor_module._cached_kernels())
-    assert kernels
-    monkeypatch.setattr(doctor_module, "_cached_kernels", lambda: iter(()))
-    assert call("doctor", "--json").json["kernels"]["compiled"] is False
+    # In processes of their own: Numba decides where its cache is when the kernels are imported.
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def compiled() -> dict[str, bool]:
+        return json.loads(_in_a_process("doctor", "--json"))["kernels"]["compiled"]
+
+    assert set(compiled().values()) == {False}
+    _in_a_process("evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--epochs", "2")
+    after = compiled()
+    assert after["batch"] is True
+    assert after["sequential"] is False
+    assert "compiled, but for sequential" in _in_a_process("doctor")
+
+
+def _in_a_process(*arguments: object) -> str:
+    code = "from hdpmf.cli.main import run; run()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_doctor_gives_the_command_for_a_missing_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,18 @@ def test_a_reader_that_leaves_early_is_no_error(files: tuple[Path, Path]) -> Non
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_output_that_cannot_be_written_is_one_line(option: tuple[str, ...]) -> None:
+    code = f"from hdpmf.cli.main import run; run(['data', 'list', *{option!r}])"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 8
+    assert done.stderr.startswith("error: could not write the output")
+    assert done.stderr.count("\n") == 1
 
 
 def test_default_learning_rates() -> None:

@@ -36,12 +36,7 @@ def doctor(json: options.Json = False) -> None:
     rows = [
         ("cores", f"{report['cores']} for this process, {report['machine_cores']} in the machine"),
         ("kernel cache", f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})"),
-        (
-            "kernels",
-            "compiled"
-            if kernels["compiled"]
-            else "not compiled yet; the first training does it once, in a few seconds",
-        ),
+        ("kernels", _compiled_in_words(kernels["compiled"])),
         *((name, value or "not set") for name, value in report["environment"].items()),
         ("data cache", report["data_cache"]),
     ]
@@ -95,9 +90,9 @@ def _version(name: str) -> str | None:
 
 
 def _kernels() -> dict[str, Any]:
-    """Where Numba keeps the compiled kernels of this installation, and whether all are there for today's source."""
+    """Where Numba keeps the compiled kernels of this installation, and which are there for today's source."""
     caches: set[Path] = set()
-    compiled = True
+    compiled: dict[str, bool] = {}
     for module, kernel in _cached_kernels():
         folder = Path(kernel.stats.cache_path)
         source = Path(module.__file__ or "")
@@ -105,12 +100,20 @@ def _kernels() -> dict[str, Any]:
         # Numba's name for a kernel's index; an index older than the source is not used.
         line = kernel.py_func.__code__.co_firstlineno
         found = folder.glob(f"{source.stem}.{kernel.py_func.__qualname__}-{line}.*.nbi")
-        compiled &= any(index.stat().st_mtime >= source.stat().st_mtime for index in found)
+        fresh = any(index.stat().st_mtime >= source.stat().st_mtime for index in found)
+        compiled[source.stem] = compiled.get(source.stem, True) and fresh
     return {
         "cache": ", ".join(sorted(map(str, caches))),
-        "compiled": compiled and bool(caches),
+        "compiled": compiled,
         "writable": all(os.access(_nearest(folder), os.W_OK) for folder in caches),
     }
+
+
+def _compiled_in_words(compiled: dict[str, bool]) -> str:
+    waiting = [name for name, ready in compiled.items() if not ready]
+    if not waiting:
+        return "compiled"
+    return f"compiled, but for {', '.join(waiting)}: the first training that needs one does it, in a few seconds"
 
 
 def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:

@@ -10,9 +10,9 @@ Commands import what is heavy inside their functions: ``hdpmf --help`` has to be
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +25,7 @@ from hdpmf.cli.output import clean, hdpmf_version, print_json
 from hdpmf.cli.recommend import recommend
 from hdpmf.cli.train import train
 from hdpmf.cli.tune import tune
-from hdpmf.errors import HdpmfError
+from hdpmf.errors import HdpmfError, StorageError
 
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
@@ -87,23 +87,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
         code = _fail(given, type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
         code = _fail(given, "UsageError", error.format_message() + _help_hint(error), error.exit_code)
-    except BrokenPipeError:
-        code = _reader_gone()
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
         _fail(given, "Interrupted", "interrupted; nothing was half-written", _INTERRUPTED)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = _reader_gone()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _reader_gone() -> int:
-    """The output went to a program that has ended, as with ``| head``: nobody is left to be told."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _help_hint(error: Any) -> str:
@@ -115,5 +103,6 @@ def _fail(arguments: Sequence[str], kind: str, message: str, exit_code: int) -> 
     line = clean(message)
     print(f"error: {line}", file=sys.stderr, flush=True)
     if "--json" in arguments:
-        print_json({"error": {"type": kind, "message": line, "exit_code": exit_code}})
+        with suppress(typer.Exit, StorageError):  # nobody reads it: then the line above has to do
+            print_json({"error": {"type": kind, "message": line, "exit_code": exit_code}})
     return exit_code

@@ -6,11 +6,16 @@ Where the output is no terminal it is plain lines: no colours, no control charac
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from hdpmf.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +38,7 @@ def clean(text: object) -> str:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of a ``--json`` call."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    _say(json.dumps(document, indent=2, allow_nan=False))
 
 
 def note(text: str) -> None:
@@ -44,8 +48,7 @@ def note(text: str) -> None:
 
 def print_lines(*lines: str) -> None:
     """Lines of the result."""
-    for line in lines:
-        print(clean(line))
+    _say(*map(clean, lines))
 
 
 def print_table(
@@ -59,9 +62,8 @@ def print_table(
     """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
     cells = [[clean(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
-        if title:
-            print(clean(title))
-        _print_plain([list(columns), *cells], [column in numeric for column in columns])
+        heading = [clean(title)] if title else []
+        _say(*heading, *_plain_lines([list(columns), *cells], [column in numeric for column in columns]))
         return
     from rich import box
     from rich.table import Table
@@ -78,11 +80,25 @@ def print_table(
     console.print(table)
 
 
-def _print_plain(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(row, widths, right, strict=True)
-        print("  ".join(cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells).rstrip())
+        aligned = (cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells)
+        yield "  ".join(aligned).rstrip()
+
+
+def _say(*lines: str) -> None:
+    """Lines to stdout, all of them or an error of ours: the result is what the command was for."""
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer can go nowhere; Python would try once more at exit and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit from None  # the reader has seen enough, as with ``| head``
+        raise StorageError(f"could not write the output: {error.strerror}; send it to another place") from error
 
 
 @contextmanager
