@@ -215,7 +215,7 @@ class Stretch(Mechanism):
 
     def enter_on_device(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Stretched too: the item factors were learned on that scale."""
-        return values * weights
+        return np.multiply(values, weights)
 
     def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Divide by the weight."""
