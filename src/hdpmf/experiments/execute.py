@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
@@ -49,12 +49,28 @@ class Task(msgspec.Struct, frozen=True):
 
 def do_task(task: Task) -> list[Result]:
     """Do the runs of a task."""
-    if os.getpid() != task.starter and threading.current_thread() is threading.main_thread():
-        # The terminal sends Ctrl-C to every process; only the starter should answer it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getpid() != task.starter:
+        _become_worker(task.starter)
     for module in task.imports:
         import_module(module)
     return [do_run(run, task.files) for run in task.runs]
+
+
+@cache
+def _become_worker(starter: int) -> None:
+    """Leave Ctrl-C to the process that started this one, and go when it goes."""
+    if threading.current_thread() is threading.main_thread():
+        # The terminal sends Ctrl-C to every process; only the starter should answer it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() == starter:
+        # A killed starter cannot tell its workers, and idle ones would stay for minutes.
+        threading.Thread(target=_end_with, args=(starter,), daemon=True).start()
+
+
+def _end_with(starter: int) -> None:
+    while os.getppid() == starter:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def do_run(run: Run, files: Mapping[str, str]) -> Result:

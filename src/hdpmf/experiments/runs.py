@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import msgspec
 
-from hdpmf.models import METHODS
+from hdpmf.models import METHODS, Model
 
 RESULTS_VERSION = 1
 """Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
@@ -125,16 +125,24 @@ def _plain(value: Any) -> Any:
     """Structs without what has its default value, so that a field added later leaves old identities alone."""
     if not isinstance(value, msgspec.Struct):
         return value
-    kept = {}
-    for field in msgspec.structs.fields(value):
-        own = getattr(value, field.name)
-        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        if own != default:
-            kept[field.name] = _plain(own)
-    return kept
+    own = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
+    return {name: _plain(given) for name, given, default in own if given != default}
+
+
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(kind)
+    )
 
 
 def accepted_params(method: str) -> frozenset[str]:
     """The parameters that a method leaves open."""
     known = METHODS[method]
-    return frozenset(known.model.parameter_names()) - frozenset(known.fixed)
+    return _open_params(known.model, tuple(known.fixed))
+
+
+@cache
+def _open_params(model: type[Model], fixed: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(model.parameter_names()) - frozenset(fixed)

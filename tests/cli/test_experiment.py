@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from .conftest import Call
+
+SPEC = """
+name = "own"
+title = "Ratings of my own"
+datasets = ["mine"]
+methods = ["hdpmf", "user-mean"]
+kind = "figure"
+factors = [3]
+seeds = [0, 1]
+epochs = 3
+
+[data.mine]
+file = "train.csv"
+
+[split]
+per_user = 2
+
+[tuning]
+grids.default = { learning_rate = [0.01] }
+
+[vary]
+parameter = "epsilon"
+values = [0.5, 2]
+"""
+
+
+def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
+    (tmp_path / "own.toml").write_text(SPEC)
+    arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
+    found = call(*arguments)
+    assert found.code == 0, found.err
+    assert "Ratings of my own [mine, K=3]" in found.out
+    assert "epsilon=0.5" in found.out
+    assert "6 runs done now, 0 reused" in found.out
+    report = call(*arguments, "--json").json
+    assert (report["n_ran"], report["n_reused"]) == (0, 6)
+    assert {(cell["method"], cell["x"]) for cell in report["cells"]} == {
+        (method, x) for method in ("hdpmf", "user-mean") for x in (0.5, 2.0)
+    }
+    assert all(len(cell["mse"]["values"]) == 2 for cell in report["cells"])
+    # Nothing in the store says where files are on this machine.
+    assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
+
+
+def test_a_wrong_file_is_one_line(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text("name = 3")
+    for path in (tmp_path / "wrong.toml", tmp_path / "absent.toml"):
+        found = call("experiment", "run", path, "--out", tmp_path / "out")
+        assert found.code == 2
+        assert path.name in found.err
+        assert not (tmp_path / "out").exists()
+
+
+def test_the_list(call: Call) -> None:
+    assert "figure_sparsity" in call("experiment", "list").out
+    rows = {row["name"]: row for row in call("experiment", "list", "--json").json["experiments"]}
+    assert rows["table3"]["reference"] == "Table III"
+    assert rows["table1"]["runs"] == 0
+    assert rows["table3"]["runs"] > 1_000

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.errors import DatasetError, RatingsError
+from hdpmf.experiments import Experiment, expected_runs, paper, parse_experiment, resolve
+from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
+from hdpmf.experiments.runner import tuning_runs
+from hdpmf.experiments.runs import Data, Part, Privacy, Run, make_run
+from hdpmf.models import METHODS, Method, UserMean
+
+PARAMS = {"n_factors": 4, "epochs": 5, "learning_rate": 0.01, "reg": 0.01, "epsilon": 1.0, "solver": "batch"}
+
+
+def test_an_identity_is_pinned() -> None:
+    """A change here makes all results of everybody run anew: raise RESULTS_VERSION instead, on purpose."""
+    run = make_run(Data("ml-100k"), Part("hold-out", seed=1), "hdpmf", PARAMS, Privacy({"f_uc": 0.3}, 1), 1)
+    assert run.id == "4891a80493f03393e355c65aa427dad4"
+
+
+def test_an_identity_survives_every_journey() -> None:
+    run = make_run(Data("ml-1m"), Part("hold-out", 5, 2, 0.5, 5, 3), "pdpmf", PARAMS, Privacy({"f_uc": 0.3}, 1), 1)
+    assert pickle.loads(pickle.dumps(run)).id == run.id
+    assert msgspec.json.decode(msgspec.json.encode(run), type=Run).id == run.id
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_run(Data("ml-1m"), Part("hold-out"), "hdpmf", PARAMS, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out", seed=1), "hdpmf", PARAMS, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out", fraction=0.5), "hdpmf", PARAMS, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out", folds=5), "hdpmf", PARAMS, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out"), "pdpmf", PARAMS, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", {**PARAMS, "epochs": 6}, Privacy(), 0),
+        make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy(seed=1), 0),
+        make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy({"f_uc": 0.3}), 0),
+        make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy(), 1),
+    ],
+)
+def test_everything_that_matters_is_in_the_identity(other: Run) -> None:
+    assert make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy(), 0).id != other.id
+
+
+def test_what_does_not_matter_is_not_in_the_identity() -> None:
+    def run(method: str, epsilon: float, seed: int) -> str:
+        privacy = Privacy({"f_uc": epsilon / 10}, seed)
+        return make_run(
+            Data("ml-100k"), Part("ready-made", seed=seed), method, {**PARAMS, "epsilon": epsilon}, privacy, seed
+        ).id
+
+    assert run("user-mean", 1.0, 0) == run("user-mean", 2.0, 1)
+    assert run("mf", 1.0, 0) == run("mf", 2.0, 0)
+    assert run("mf", 1.0, 0) != run("mf", 1.0, 1)
+    assert run("hdpmf", 1.0, 0) != run("hdpmf", 2.0, 0)
+
+
+def test_counts_of_a_small_experiment(small: Experiment) -> None:
+    assert len(list(places(small))) == 3  # hdpmf-r takes hdpmf's choice
+    assert len(tuning_runs([small])) == 2 * 2 * 2
+    # Three methods with randomness and the user's mean, two seeds each with a cut of its own.
+    assert len(expected_runs([small])) == 8 + 8
+
+
+def test_counts_of_table_3() -> None:
+    table = msgspec.structs.replace(
+        paper.experiment("table3"), datasets=("ml-100k",), methods=("mf", "hdpmf", "pdpmf", "dpmf")
+    )
+    assert len(tuning_runs([table])) == 4 * 8 * 5 * 2
+    assert len(expected_runs([table])) - len(tuning_runs([table])) == 4 * 5 * 2
+
+
+def test_dpmf_has_the_papers_smaller_rates() -> None:
+    table = paper.experiment("table3")
+    assert {cell["learning_rate"] for cell in grid_of(table, "dpmf")} == {0.005, 0.001, 0.0005, 0.0001}
+    assert {cell["learning_rate"] for cell in grid_of(table, "hdpmf")} == {0.05, 0.01, 0.005, 0.001}
+    assert grid_of(table, "user-mean") == [{}]
+
+
+def test_shared_runs_are_one_run() -> None:
+    shared = [
+        msgspec.structs.replace(paper.experiment(name), datasets=("ml-100k",)) for name in ("table3", "figure_ablation")
+    ]
+    both, ablation = len(expected_runs(shared)), len(expected_runs(shared[1:]))
+    assert both == ablation
+
+
+def test_a_figure_begins_where_the_table_is() -> None:
+    place = Place("ml-1m", "hdpmf", 10)
+    chosen = {place: {"learning_rate": 0.005, "reg": 0.01}}
+    table = evaluation_runs(paper.experiment("table3"), chosen, place, None)
+    for name, x in (("figure_epsilon", 1.0), ("figure_epsilon_uc", 0.1), ("figure_f_uc", 0.54)):
+        figure = evaluation_runs(paper.experiment(name), chosen, place, x)
+        same = [run.params == other.params for run, other in zip(table, figure, strict=True)]
+        assert all(same), name
+    assert evaluation_runs(paper.experiment("figure_epsilon"), chosen, place, 1.0) == table
+    halved = evaluation_runs(paper.experiment("figure_sparsity"), chosen, place, 0.4)
+    assert {(run.part.kind, run.part.fraction) for run in halved} == {("leave-one-out", 0.4)}
+
+
+def test_ml_100k_uses_its_ready_made_split() -> None:
+    table = paper.experiment("table3")
+    chosen = {Place("ml-100k", "mf", 10): {"learning_rate": 0.01, "reg": 0.01}}
+    runs = evaluation_runs(table, chosen, Place("ml-100k", "mf", 10), None)
+    assert {run.part for run in runs} == {Part("ready-made")}
+    assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
+    folds = tuning_cells(table, Place("ml-1m", "mf", 10))[0].runs
+    assert [run.part for run in folds] == [Part("hold-out", folds=5, fold=fold) for fold in range(5)]
+
+
+def test_methods_added_later_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "later", Method("later", "Later", UserMean, "added by a test"))
+    for name in ("table3", "figure_epsilon_uc", "figure_sparsity", "figure_ablation", "figure_epsilon"):
+        assert "later" in method_names(paper.experiment(name))
+
+
+def test_a_grid_of_one_cell_needs_no_cross_validation(small: Experiment) -> None:
+    single = msgspec.structs.replace(
+        small, tuning=msgspec.structs.replace(small.tuning, grids={"default": {"learning_rate": (0.01,)}})
+    )
+    assert tuning_runs([single]) == []
+
+
+def test_yelp_stands_for_its_sample_and_absent_data_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
+    table = msgspec.structs.replace(paper.experiment("table3"), datasets=("yelp",))
+    with pytest.raises(DatasetError, match="Yelp is not on this machine"):
+        resolve(table)
+    (tmp_path / "yelp-sample.tsv").touch()
+    assert resolve(table)[0].datasets == ("yelp-sample",)
+    (tmp_path / "yelp.parquet").touch()
+    assert resolve(table)[0].datasets == ("yelp",)
+
+
+def test_a_file_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
+    text = 'name = "own"\ntitle = "Own"\ndatasets = ["mine"]\n[data.mine]\nfile = "ratings.csv"\n'
+    experiment = parse_experiment(text, "own.toml")
+    with pytest.raises(RatingsError, match="cannot read"):
+        resolve(experiment, tmp_path)
+    ids = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ratings.csv").write_text("user,item,rating\n1,1,3\n")
+        resolved, files = resolve(experiment, tmp_path / folder)
+        assert list(files.values()) == [tmp_path / folder / "ratings.csv"]
+        assert str(tmp_path) not in msgspec.json.encode(resolved).decode()
+        ids.append([run.id for run in expected_runs([resolved])])
+    assert ids[0] == ids[1]

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.experiments import Experiment, Result, Run, Store, collect, compare, run_experiments, tuning_tables
+from hdpmf.experiments.choice import Measured, best, choices
+from hdpmf.experiments.execute import do_run
+from hdpmf.experiments.expand import Place
+from hdpmf.experiments.runner import check_backend, expected_runs, expected_seconds, jobs
+from hdpmf.experiments.runs import Data, Part, Privacy
+from hdpmf.experiments.schedule import estimated_seconds, tasks_of
+from hdpmf.experiments.status import experiment_status
+
+RUNS = 16
+
+
+class Recorder:
+    """Progress that remembers, and can interrupt."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.ids: list[str] = []
+        self.stages: list[tuple[str, int, int]] = []
+        self.stop_after = stop_after
+
+    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
+        self.stages.append((name, len(runs), already_done))
+
+    def finished(self, result: Result) -> None:
+        self.ids.append(result.run.id)
+        if len(self.ids) == self.stop_after:
+            raise KeyboardInterrupt
+
+
+def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) -> None:
+    first, second = Recorder(), Recorder()
+    with Store(tmp_path, create=True) as store:
+        done = run_experiments([small], store, n_jobs=1, progress=first)
+        assert done.ran == {"done": RUNS}
+        assert first.stages == [("cross-validation", 8, 0), ("evaluation", 8, 0)]
+        again = run_experiments([small], store, n_jobs=1, progress=second)
+        assert (again.total, again.reused) == (0, RUNS)
+        assert second.ids == []
+
+        cells = collect(store, "small")
+        assert [cell.method for cell in cells] == ["hdpmf", "hdpmf-r", "pdpmf", "user-mean"]
+        assert all(cell.status == "done" and len(cell.mse.values) == 2 for cell in cells)
+        assert [cell.in_paper for cell in cells] == [True, False, True, False]
+        results = store.results()
+        for cell in cells:
+            assert list(cell.mse.values) == [results[one].metrics["mse"] for one in cell.run_ids]
+        assert cells[0].hyperparameters == cells[1].hyperparameters
+        assert cells[3].hyperparameters == {}
+        assert cells[0].claim is not None
+        assert cells[0].claim.status == "nominal"
+        assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
+        assert experiment_status(small, results).complete
+        assert store.datasets()["synthetic"]["ratings"] == 700
+        assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]
+
+
+def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Experiment) -> None:
+    with Store(tmp_path, create=True) as store:
+        run_experiments([small], store, n_jobs=1, tune_only=True)
+        results = store.results()
+        tables = tuning_tables(store, "small")
+    assert set(tables) == {Place("synthetic", "hdpmf", 4), Place("synthetic", "pdpmf", 4)}
+    for place, (grid, winner) in tables.items():
+        assert winner is not None
+        for row in grid:
+            folds = [results[one].metrics["mse"] for one in row.run_ids]
+            assert row.mse == pytest.approx(sum(folds) / len(folds))
+            assert winner.mse <= row.mse
+        assert choices(small, results)[place] == winner.values
+
+
+@pytest.mark.parametrize("bad", ["diverged", "failed"])
+def test_a_cell_that_did_not_end_well_is_never_chosen(bad: str) -> None:
+    good = Measured({"reg": 1.0}, 5.0, 1.0, "done", ())
+    assert best([Measured({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
+    assert best([Measured({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
+    assert best([good, Measured({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
+    assert best([good, Measured({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
+
+
+def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:
+    wild = msgspec.structs.replace(
+        small,
+        methods=("mf",),
+        paper_methods=(),
+        epochs=30,
+        tuning=msgspec.structs.replace(small.tuning, grids={"default": {"learning_rate": (1e6, 0.01)}}),
+    )
+    with Store(tmp_path, create=True) as store:
+        done = run_experiments([wild], store, n_jobs=1)
+        assert done.ran == {"diverged": 2, "done": 4}
+        (cell,) = collect(store, wild)
+        assert cell.hyperparameters == {"learning_rate": 0.01}
+        hopeless = msgspec.structs.replace(
+            wild, tuning=msgspec.structs.replace(wild.tuning, grids={"default": {"learning_rate": (1e6,)}})
+        )
+        run_experiments([hopeless], store, n_jobs=1)
+        (cell,) = collect(store, hopeless)
+        assert (cell.status, cell.mse.mean) == ("diverged", math.inf)
+
+
+def test_a_failed_run_is_told_and_tried_again(
+    tmp_path: Path, small: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = msgspec.structs.replace(small, methods=("user-mean",), paper_methods=())
+    with Store(tmp_path, create=True) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("hdpmf.experiments.execute.score", _refuse)
+            assert run_experiments([one], store, n_jobs=1).ran == {"failed": 2}
+        status = experiment_status(one, store.results())
+        assert (status.failed, status.complete) == (2, False)
+        assert collect(store, one)[0].status == "failed"
+        assert {result.message for result in store.results().values()} == {"the disk ate it"}
+        assert run_experiments([one], store, n_jobs=1).ran == {"done": 2}
+        assert experiment_status(one, store.results()).complete
+
+
+def _refuse(*_: object) -> None:
+    raise ConfigError("the disk ate it")
+
+
+def test_the_papers_measure_leaves_cold_ratings_out() -> None:
+    """Items that sampling left without ratings are predicted from their factors, as published."""
+    sparse = Data("synthetic", world={"n_users": 60, "n_items": 200, "n_ratings": 900})
+    params = {"epochs": 5, "solver": "sequential", "epsilon": 0.2}
+    metrics = do_run(Run(sparse, Part("hold-out", 5), "pdpmf", params, Privacy()), {}).metrics
+    assert metrics["n"] + metrics["n_cold"] == metrics["n_all"]
+    assert metrics["n_cold"] > 0
+    assert metrics["mse"] != metrics["mse_all"]
+
+
+def test_interrupting_keeps_what_was_finished(tmp_path: Path, small: Experiment) -> None:
+    recorder = Recorder(stop_after=5)
+    with Store(tmp_path, create=True) as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_experiments([small], store, n_jobs=1, progress=recorder)
+        assert store.finished_ids() == set(recorder.ids)
+        assert store.events("end")[0].data["reason"] == "interrupted"
+        assert not experiment_status(small, store.results()).complete
+        assert {cell.status for cell in collect(store, small)} <= {"missing"}
+        assert run_experiments([small], store, n_jobs=1).total == RUNS - 5
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "dask"])
+def test_backends_agree_to_the_last_bit(tmp_path: Path, small: Experiment, backend: str) -> None:
+    if backend == "dask":
+        pytest.importorskip("distributed")
+    few = msgspec.structs.replace(small, methods=("pdpmf",), paper_methods=())
+    found = []
+    for name, n_jobs in ((backend, 2), ("loky", 1)):
+        with Store(tmp_path / f"{name}-{n_jobs}", create=True) as store:
+            run_experiments([few], store, n_jobs=n_jobs, backend=name)
+            results = store.results()
+            found.append({one: (result.metrics["mse"], result.metrics["mae"]) for one, result in results.items()})
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
+
+
+def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hdpmf.experiments.runner.find_spec", lambda name: None)
+    for backend in ("dask", "ray"):
+        with pytest.raises(MissingExtraError, match="pip install"):
+            check_backend(backend)
+    with pytest.raises(ConfigError, match="unknown backend"):
+        check_backend("slurm")
+    with pytest.raises(ConfigError, match="at least 1"):
+        jobs(0)
+
+
+def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
+    long = msgspec.structs.replace(small, epochs=100_000)
+    runs = [*expected_runs([small]), *expected_runs([long])]
+    tasks = list(tasks_of(runs))
+    assert sorted(run.id for task in tasks for run in task) == sorted(run.id for run in runs)
+    costs = [max(map(estimated_seconds, task)) for task in tasks]
+    assert costs[0] > 1
+    assert len(tasks[0]) == 1
+    assert max(map(len, tasks)) > 1
+    assert all(sum(map(estimated_seconds, task)) <= 1.0 for task in tasks if len(task) > 1)
+    assert expected_seconds([long], 2) == pytest.approx(sum(map(estimated_seconds, expected_runs([long]))) / 2)
+
+
+def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
+    (tmp_path / "my_method_for_a_test.py").write_text(
+        "from hdpmf.models import METHODS, Method, UserMean\n"
+        "METHODS['mine'] = Method('mine', 'Mine', UserMean, 'from a test')\n"
+    )
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\nmethods = ["mine"]\n'
+        'imports = ["my_method_for_a_test"]\n[data.synthetic]\n'
+        "world = { n_users = 30, n_items = 20, n_ratings = 300 }\n"
+    )
+    words = ["experiment", "run", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    done = subprocess.run(
+        [*_command(), *words],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Mine" in done.stdout
+
+
+KILLED = """
+name = "killed"
+title = "Killed again and again"
+datasets = ["synthetic"]
+methods = ["hdpmf", "pdpmf", "user-mean"]
+epochs = 60
+seeds = [0, 1, 2]
+
+[data.synthetic]
+world = { n_users = 300, n_items = 200, n_ratings = 30000 }
+
+[tuning]
+folds = 5
+"""
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-c", "from hdpmf.cli.main import run; run()"]
+
+
+def _start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["experiment", "run", str(folder / "killed.toml"), "--out", str(folder / "out"), "--jobs", "2"]
+    return subprocess.Popen(
+        [*_command(), *words, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _finished(folder: Path) -> set[str]:
+    if not (folder / "out" / "results.sqlite").exists():
+        return set()
+    with Store(folder / "out", create=True) as store:  # the tables may not be there yet
+        return store.finished_ids()
+
+
+def _wait_for(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while len(_finished(folder)) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_kill_9_at_any_moment_loses_at_most_the_runs_in_flight(tmp_path: Path) -> None:
+    (tmp_path / "killed.toml").write_text(KILLED)
+    moments = random.Random(7)
+    seen: set[str] = set()
+    for attempt in range(3):
+        process = _start(tmp_path)
+        _wait_for(tmp_path, len(seen) + 1 + 4 * attempt, process)
+        time.sleep(moments.uniform(0.0, 0.2))
+        seen |= _finished(tmp_path)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        after = _finished(tmp_path)
+        assert seen <= after  # nothing that was finished is gone
+        seen = after
+    assert 0 < len(seen) < 89
+    process = _start(tmp_path, "--json")
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    report = msgspec.json.decode(out)
+    # 2 methods x 8 cells x 5 folds, then 3 methods x 3 seeds; what was there was not done again.
+    assert report["n_reused"] == len(seen)
+    assert report["n_ran"] == 89 - len(seen)
+    assert len(_finished(tmp_path)) == 89
+    assert all(cell["status"] == "done" for cell in report["cells"])
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "killed.toml").write_text(KILLED)
+    process = _start(tmp_path)
+    _wait_for(tmp_path, 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert f"To go on: hdpmf experiment run {tmp_path / 'killed.toml'} --out {tmp_path / 'out'}" in err
+    assert "Traceback" not in err
+    assert 0 < len(_finished(tmp_path)) < 89
+
+
+def test_workers_go_when_the_starter_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "killed.toml").write_text(KILLED)
+    process = _start(tmp_path)
+    _wait_for(tmp_path, 1, process)
+    process.kill()
+    process.communicate()  # returns when no worker holds the pipes any more
+    assert process.returncode == -signal.SIGKILL

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.experiments import paper, parse_experiment, read_experiment
+from hdpmf.experiments.spec import PAPER_GRIDS
+from hdpmf.models import METHODS
+
+HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("epoch = 3", "epoch"),
+        ("epochs = 0", r"\$\.epochs"),
+        ("epochs = 'many'", r"\$\.epochs"),
+        ("solver = 'magic'", r"\$\.solver"),
+        ("seeds = []", r"\$\.seeds"),
+        ("seeds = [-1]", r"\$\.seeds"),
+        ("epsilon = 0", r"\$\.epsilon"),
+        ("methods = ['svd']", "unknown method 'svd'"),
+        ("methods = ['mf']\nwithout = ['mf']", "no methods are left"),
+        ("imports = ['no_such_module_here']", "cannot import"),
+        ("kind = 'figure'", "vary"),
+        ("[vary]\nparameter = 'epsilon'\nvalues = [1]", "vary"),
+        ("kind = 'figure'\n[vary]\nparameter = 'epsilon'\nvalues = [1, 1]", "twice"),
+        ("kind = 'figure'\n[vary]\nparameter = 'beta'\nvalues = [1]", "no method here has a parameter 'beta'"),
+        ("kind = 'figure'\n[vary]\nparameter = 'fraction'\nvalues = [0]", "fractions"),
+        ("[privacy]\nf_xx = 1", "privacy.f_xx is unknown"),
+        ("[params]\nmomentum = 1", "no method here has a parameter 'momentum'"),
+        ("[tuning]\nfolds = 1", r"\$\.tuning\.folds"),
+        ("[split]\nkind = 'whole'", "nothing to test on"),
+        ("= 3", "is not TOML"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_place(more: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_experiment(HEAD + more, "mine.toml")
+    assert "mine" in str(caught.value)
+
+
+def test_impossible_wishes_are_refused() -> None:
+    with pytest.raises(PrivacyError):
+        parse_experiment(HEAD + "[privacy]\nf_uc = 0.9", "mine.toml")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_experiment(tmp_path / "absent.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read_experiment(tmp_path / "binary.toml")
+
+
+def test_defaults_are_the_papers() -> None:
+    plain = parse_experiment(HEAD, "mine.toml")
+    assert (plain.epochs, plain.epsilon, plain.solver, len(plain.seeds)) == (100, 1.0, "sequential", 5)
+    assert plain.tuning.folds == 5
+    assert plain.tuning.grids == PAPER_GRIDS
+    assert plain.split.per_user == 10
+
+
+@pytest.mark.parametrize("name", paper.NAMES)
+def test_the_papers_experiments_are_valid_and_have_a_quick_version(name: str) -> None:
+    full = paper.experiment(name)
+    reduced = paper.quick(full)
+    assert full.name == name
+    assert not full.quick
+    assert full.datasets == ("ml-100k", "ml-1m", "douban", "yelp")
+    assert reduced.quick
+    assert len(reduced.datasets) == 1
+    assert reduced.epochs < full.epochs
+    assert set(full.paper_methods) <= set(METHODS)
+
+
+def test_unknown_paper_experiment() -> None:
+    with pytest.raises(ConfigError, match="table9"):
+        paper.experiment("table9")
+
+
+def test_quick_without_real_data_uses_the_synthetic_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
+    assert paper.quick(paper.experiment("table3")).datasets == ("synthetic",)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sqlite3
+from math import inf
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.experiments import Experiment, Result, Store
+from hdpmf.experiments.runs import Data, Part, Run
+from hdpmf.experiments.store import FILE_NAME, Claim
+
+CLAIM = Claim(1.0, "nominal", "everything", "because")
+
+
+def result(seed: int = 0, status: str = "done", mse: float = 1.0) -> Result:
+    run = Run(Data("synthetic"), Part("hold-out", seed=seed), "user-mean", {})
+    metrics = {"mse": mse, "mae": 0.5} if status == "done" else {}
+    return Result(run, status, metrics, CLAIM, message="")  # type: ignore[arg-type]
+
+
+def add_many(store: Store) -> None:
+    for seed in range(1, 500):
+        store.add(result(seed))
+
+
+def test_results_come_back_as_they_went_in(tmp_path: Path) -> None:
+    with Store(tmp_path / "new" / "folder", create=True) as store:
+        store.add(result())
+    with Store(tmp_path / "new" / "folder") as store:
+        assert store.results() == {result().run.id: result()}
+        assert store.finished_ids() == {result().run.id}
+
+
+def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result(mse=1.0))
+        store.add(result(mse=2.0))
+        assert [one.metric("mse") for one in store.results().values()] == [1.0]
+
+
+def test_failed_runs_are_tried_again_and_diverged_ones_are_not(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result(0, "failed"))
+        store.add(result(1, "diverged"))
+        assert store.finished_ids() == {result(1).run.id}
+        store.add(result(0, "failed"))
+        store.add(result(0, "done"))
+        found = store.results()
+        assert found[result(0).run.id].status == "done"
+        assert found[result(1).run.id].metric("mse") == inf
+
+
+@pytest.mark.parametrize("table", ["runs", "events"])
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET number = 9"])
+def test_nothing_can_be_changed_or_deleted(tmp_path: Path, table: str, change: str) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result())
+        store.note("end", {})
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(change.format(table))
+    connection.close()
+
+
+def test_experiments_are_remembered_as_last_started(tmp_path: Path, small: Experiment) -> None:
+    later = msgspec.structs.replace(small, epochs=9)
+    with Store(tmp_path, create=True) as store:
+        for one in (small, later):
+            store.note("start", {"experiments": [msgspec.to_builtins(one)]})
+        assert store.experiments() == {"small": later}
+
+
+def test_no_results_here(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there are no results"):
+        Store(tmp_path)
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(ConfigError, match="something else"):
+        Store(tmp_path)
+
+
+def test_a_file_of_a_newer_version(tmp_path: Path) -> None:
+    Store(tmp_path, create=True).close()
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(ConfigError, match="newer hdpmf"):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"this is no database at all, but long enough", b"SQLite format 3\0" + b"\7" * 4096]
+)
+def test_a_file_that_is_no_database(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(garbage)
+    with pytest.raises(StorageError, match="damaged or not a results file"):
+        Store(tmp_path, create=True)
+    assert (tmp_path / FILE_NAME).read_bytes() == garbage
+
+
+def test_a_file_with_a_hole(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        for seed in range(200):
+            store.add(result(seed))
+    path = tmp_path / FILE_NAME
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 8192] = b"\xaa" * 8192
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="damaged"), Store(tmp_path) as store:
+        store.results()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot make the folder"):
+        Store(tmp_path / "file" / "below", create=True)
+
+
+def test_a_full_disk_loses_nothing_that_was_finished(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result(0))
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StorageError, match="What was finished is safe"):
+            add_many(store)
+    with Store(tmp_path) as store:
+        assert result(0).run.id in store.finished_ids()
