@@ -37,6 +37,7 @@ def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Pat
     assert found.code == 0, found.err
     assert "Ratings of my own [mine, K=3]" in found.out
     assert "epsilon=0.5" in found.out
+    assert "HDPMF: epsilon is NOMINAL" in found.out
     assert "6 runs done now, 0 reused" in found.out
     report = call(*arguments, "--json").json
     assert (report["n_ran"], report["n_reused"]) == (0, 6)

@@ -19,6 +19,7 @@ def test_json_has_the_grid_and_the_best(call: Call, files: tuple[Path, Path], tm
     assert [row["lr"] for row in report["grid"]] == [0.05, 0.01]
     assert report["best"]["mse"] == min(row["mse"] for row in report["grid"])
     assert set(report["best"]) == {"lr", "reg", "mse", "mae"}
+    assert (report["epsilon"], report["epsilon_status"]) == (1.0, "nominal")
     assert report["n_ran"] == 4
     assert call(*arguments).json["n_ran"] == 0
     assert call(*arguments).json["best"] == report["best"]

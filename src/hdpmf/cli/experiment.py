@@ -9,7 +9,16 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
-from hdpmf.cli.running import Backend, Jobs, cell_fields, command_line, done_fields, print_cells, run_and_summarise
+from hdpmf.cli.running import (
+    Backend,
+    Jobs,
+    cell_fields,
+    command_line,
+    done_fields,
+    print_cells,
+    print_claims,
+    run_and_summarise,
+)
 
 app = typer.Typer(help="Experiments of your own, described in a TOML file.")
 
@@ -50,6 +59,7 @@ def run_file(
         )
         return
     print_cells(experiment, cells.get(experiment.name, []))
+    print_claims(cells.get(experiment.name, ()))
     print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
 
 

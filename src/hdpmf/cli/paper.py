@@ -9,7 +9,16 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.output import hdpmf_version, note, print_json, print_lines, print_table
-from hdpmf.cli.running import Backend, Jobs, cell_fields, command_line, done_fields, print_cells, run_and_summarise
+from hdpmf.cli.running import (
+    Backend,
+    Jobs,
+    cell_fields,
+    command_line,
+    done_fields,
+    print_cells,
+    print_claims,
+    run_and_summarise,
+)
 from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -86,10 +95,8 @@ def run_paper(
     for one in experiments:
         if one.has_runs:
             print_cells(one, cells[one.name])
-    print_lines(
-        f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}",
-        "every epsilon here is NOMINAL unless hdpmf says otherwise; see hdpmf paper report",
-    )
+    print_claims(cell for one in cells.values() for cell in one)
+    print_lines(f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}")
 
 
 @app.command("plan")

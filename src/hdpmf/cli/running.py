@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli import options
-from hdpmf.cli.output import note, print_table
+from hdpmf.cli.output import note, print_lines, print_table
 
 if TYPE_CHECKING:
     from hdpmf.experiments import Cell, Done, Experiment
@@ -123,6 +123,7 @@ def cell_fields(cell: Cell) -> dict[str, Any]:
         },
         "hyperparameters": cell.hyperparameters,
         "epsilon_status": None if cell.claim is None else cell.claim.status,
+        "epsilon_view": None if cell.claim is None else cell.claim.view,
         "run_ids": list(cell.run_ids),
     }
 
@@ -148,6 +149,17 @@ def print_cells(experiment: Experiment, cells: Sequence[Cell]) -> None:
                 title=f"{experiment.title} [{dataset_title(dataset)}, K={factors}"
                 + (", quick]" if experiment.quick else "]"),
             )
+
+
+def print_claims(cells: Iterable[Cell]) -> None:
+    """What the methods' epsilons stand on: no epsilon is shown without it."""
+    groups: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.claim is not None:
+            claim = cell.claim
+            words = "no privacy" if claim.epsilon is None else f"epsilon is {claim.status.upper()} (seen: {claim.view})"
+            groups.setdefault(words, {})[cell.label] = None
+    print_lines(*(f"{', '.join(labels)}: {words}" for words, labels in groups.items()))
 
 
 def _axis(experiment: Experiment) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.inputs import Settings, Source
-from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.output import claim_fields, claim_sentence, hdpmf_version, print_json, print_lines, print_table
 from hdpmf.cli.running import Backend, Jobs, command_line, done_fields, finite, resumable
 from hdpmf.errors import ConfigError
 
@@ -73,7 +73,7 @@ def tune(
     from hdpmf.cli.inputs import _pairs
     from hdpmf.experiments import tune as cross_validate
     from hdpmf.experiments import watch
-    from hdpmf.models import METHODS
+    from hdpmf.models import METHODS, make_model
 
     words: dict[str, Any] = {
         "data": data, "factors": factors, "folds": folds, "lr_grid": lr_grid, "reg_grid": reg_grid,
@@ -103,6 +103,7 @@ def tune(
             progress=progress,
         )
     best = tuned.best
+    claim = make_model(method, epsilon=epsilon).privacy
     if json:
         print_json(
             {
@@ -113,7 +114,7 @@ def tune(
                 "factors": factors,
                 "epochs": epochs,
                 "solver": solver,
-                "epsilon": epsilon,
+                **claim_fields(claim),
                 "spec": privacy,
                 "seed": seed,
                 "data": tuned.dataset,
@@ -142,7 +143,8 @@ def tune(
     source = f"--train {train}" if train is not None else f"--data {data}"
     print_lines(
         f"use it with: hdpmf evaluate {method} {source} --factors {factors} --lr "
-        f"{best.values['learning_rate']:g} --reg {best.values['reg']:g} --solver {solver}"
+        f"{best.values['learning_rate']:g} --reg {best.values['reg']:g} --solver {solver}",
+        claim_sentence(claim),
     )
 
 
