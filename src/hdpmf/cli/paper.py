@@ -9,6 +9,7 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.output import hdpmf_version, note, print_json, print_lines, print_table
+from hdpmf.cli.paper_report import report
 from hdpmf.cli.running import (
     Backend,
     Jobs,
@@ -24,7 +25,7 @@ from hdpmf.errors import DatasetError
 if TYPE_CHECKING:
     from hdpmf.experiments import Experiment
 
-app = typer.Typer(help="The paper's whole evaluation: run it, and see how far it is.")
+app = typer.Typer(help="The paper's whole evaluation: run it, see how far it is, and read the report.")
 
 _OUT, _QUICK_OUT = Path("out") / "paper", Path("out") / "paper-quick"
 
@@ -162,6 +163,9 @@ def status(
     )
     if not all(row.complete for row in rows):
         print_lines("the same 'hdpmf paper run' command does what is missing")
+
+
+app.command("report")(report)
 
 
 def _chosen(names: list[str] | None, datasets: list[str] | None, quick: bool) -> list[Experiment]:

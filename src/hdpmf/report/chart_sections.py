@@ -1,0 +1,178 @@
+"""The interactive figures: their data, and the static numbers below each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hdpmf.experiments import Cell, Experiment
+from hdpmf.report.content import Content, anchor
+from hdpmf.report.markup import Child, Html, tag
+from hdpmf.report.numbers import METRIC_LABELS, plain
+from hdpmf.report.pieces import GREEK, STATUS_WORDS, claim_chip, number, scroller, section, symbol
+
+_CAPTIONS = {
+    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, they ask for less.",
+    "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are stronger overall.",
+    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user is the test.",
+    "figure_ablation": "HDPMF-R predicts without bringing stretched ratings back to scale.",
+    "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the legend "
+    "says which is which.",
+}
+
+
+def is_chart(experiment: Experiment) -> bool:
+    """Whether an experiment is shown as a figure; Table III has a section of its own."""
+    return experiment.has_runs and experiment.name != "table3"
+
+
+def charts_section(content: Content) -> Html:
+    """All figures."""
+    figures = []
+    for name, experiment in content.experiments.items():
+        if is_chart(experiment):
+            figures.append(_figure(content, experiment, content.cells.get(name, [])))
+    for name, words in (
+        ("figure_epsilon_uc", "smallest weight of conservative users"),
+        ("figure_f_uc", "share of conservative users"),
+        ("figure_sparsity", "sparsity"),
+        ("figure_ablation", "ablation"),
+        ("figure_epsilon", "accuracy against epsilon"),
+    ):
+        if name not in content.experiments:
+            figures.append(tag("p", f"Not run here: the figure of {words} ({name}).", class_="empty"))
+    lead = (
+        "Lines are means over the seeds, bands one standard deviation. Point, tap or use the arrow keys for values, "
+        "press Enter or click to keep them and follow a number to its runs; the legend takes methods out and in."
+    )
+    return section("figures", "Figures", figures, lead=lead)
+
+
+def _figure(content: Content, experiment: Experiment, cells: list[Cell]) -> Html:
+    titles = content.dataset_titles
+    reference = f"{experiment.reference[:1].upper()}{experiment.reference[1:]}. " if experiment.reference else ""
+    return tag(
+        "figure",
+        tag("h3", experiment.title, tag("span", experiment.name, class_="tagname")),
+        tag("p", reference, _CAPTIONS.get(experiment.name, ""), class_="caption"),
+        tag("div", class_="legend", role="group", aria_label=f"methods of {experiment.title}"),
+        tag("div", class_="panels"),
+        tag("p", class_="chartnote", role="note"),
+        tag(
+            "details", tag("summary", "All numbers of this figure"),
+            [_numbers(experiment, cells, k, titles) for k in experiment.factors],
+            open=True, class_="numbers",
+        ),
+        id=experiment.name, class_="chart", data_figure=experiment.name,
+    )  # fmt: skip
+
+
+def _numbers(experiment: Experiment, cells: list[Cell], factors: int, titles: dict[str, str]) -> Html:
+    xs = experiment.xs
+    axis: Child = f"K = {factors}"
+    heads: list[Child] = [tag("th", "Method", scope="col")]
+    for x in xs:
+        if x is None:
+            heads.append(tag("th", axis, scope="col"))
+        else:
+            name = experiment.vary.parameter if experiment.vary else ""
+            shown = f"{100 * x:g} %" if name == "fraction" else plain(x)
+            heads.append(tag("th", tag("span", symbol(name), " = "), shown, scope="col"))
+    bodies = []
+    for dataset in experiment.datasets:
+        here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
+        if not here:
+            continue
+        caption = tag("th", f"{titles[dataset]}, K = {factors}", colspan=len(heads), scope="rowgroup")
+        rows = [
+            tag(
+                "tr", tag("th", one[0].label, " ", claim_chip(one[0].claim, with_epsilon=False), scope="row"),
+                [tag("td", _both(cell)) for cell in one],
+            )
+            for method in dict.fromkeys(cell.method for cell in here)
+            if (one := [cell for cell in here if cell.method == method])
+        ]  # fmt: skip
+        bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows, data_dataset=dataset))
+    if not bodies:
+        return tag("p", "Not run here.", class_="empty")
+    head = tag("thead", tag("tr", heads))
+    return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{experiment.title}, K = {factors}")
+
+
+def _both(cell: Cell) -> list[Html]:
+    return [
+        tag("div", tag("span", METRIC_LABELS[metric], class_="which"), " ", number(cell, metric), data_metric=metric)
+        for metric in METRIC_LABELS
+    ]
+
+
+def chart_data(content: Content) -> dict[str, Any]:
+    """What the page's script draws. Numbers are the store's, in full."""
+    claims = {cell.method: cell.claim for cell in content.all_cells if cell.claim is not None}
+    methods = []
+    for name, label in content.method_labels.items():
+        claim = claims.get(name)
+        status = "unknown" if claim is None else claim.status
+        fixed = claim is not None and claim.epsilon == 0.0
+        methods.append(
+            {
+                "name": name,
+                "label": label,
+                "status": status,
+                "words": ("ε 0, " if fixed else "ε " if status == "nominal" else "") + STATUS_WORDS.get(status, status),
+                "why": "" if claim is None else f"{claim.view}; {claim.reason}",
+            }
+        )
+    return {
+        "methods": methods,
+        "datasets": [{"name": name, "title": title} for name, title in content.dataset_titles.items()],
+        "figures": [_figure_data(one, content.cells.get(name, [])) for name, one in content.experiments.items()
+                    if is_chart(one)],
+    }  # fmt: skip
+
+
+def _figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:
+    vary = experiment.vary
+    xs = [float(x) for x in experiment.xs if x is not None]
+    spread = min(xs, default=0.0) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 20
+    return {
+        "name": experiment.name,
+        "kind": "bars" if vary is None else "lines",
+        "axis": None if vary is None else axis_name(vary.parameter, vary.label),
+        "percent": vary is not None and vary.parameter == "fraction",
+        "log": spread,
+        "xs": xs,
+        "factors": list(experiment.factors),
+        "datasets": list(experiment.datasets),
+        "methods": list(dict.fromkeys(cell.method for cell in cells)),
+        "cells": [_cell_data(cell) for cell in cells],
+    }
+
+
+def axis_name(parameter: str, label: str) -> dict[str, str]:
+    """The label of an axis, its subscript apart."""
+    base, _, low = parameter.partition("_")
+    if base in ("epsilon", "f") and (not low or low.isalpha()):
+        return {"base": GREEK.get(base, base), "low": low}
+    return {"base": label or parameter, "low": ""}
+
+
+def _cell_data(cell: Cell) -> dict[str, Any]:
+    return {
+        "dataset": cell.dataset,
+        "method": cell.method,
+        "k": cell.factors,
+        "x": cell.x,
+        "status": cell.status,
+        "n": len(cell.mse.values),
+        "seeds": len(cell.run_ids),
+        "runs": anchor(cell),
+        **{
+            metric: {"mean": _finite(cell.metrics[metric].mean), "std": _finite(cell.metrics[metric].std)}
+            for metric in METRIC_LABELS
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,210 @@
+"""Figures as PNG and PDF, laid out as in the paper: one row, a panel per data set."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hdpmf.experiments import Cell, Experiment
+from hdpmf.report.chart_sections import axis_name, is_chart
+from hdpmf.report.content import Content
+from hdpmf.report.numbers import METRIC_LABELS, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The colours of the page in light mode, by method; further methods take the rest in turn.
+_COLOURS = {
+    "mf": "#4a525b", "hdpmf": "#0072b2", "hdpmf-w": "#009e73", "hdpmf-r": "#b5578c", "pdpmf": "#d55e00",
+    "dpmf": "#a87a00", "user-mean": "#2f9fd8", "global-mean": "#8c8f94",
+}  # fmt: skip
+_FURTHER = ("#6a4fb3", "#7d8c00", "#000000", "#c23b6b")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+# No date, no version of matplotlib: the same results give the same bytes.
+_METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": "hdpmf", "Producer": None}}
+_STYLE: Any = {
+    "font.family": "serif",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "mathtext.fontset": "dejavuserif",
+    "pdf.fonttype": 42,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    # Nobody's matplotlibrc may change what a report looks like.
+    "axes.grid": False,
+    "figure.constrained_layout.use": True,
+    "text.usetex": False,
+    "text.parse_math": False,
+}
+
+
+def figure_files(content: Content) -> dict[str, bytes]:
+    """File names and contents, for every figure, K and measure."""
+    import matplotlib as mpl
+
+    files: dict[str, bytes] = {}
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        for name, experiment in content.experiments.items():
+            cells = content.cells.get(name, [])
+            if not is_chart(experiment) or not any(cell.mse.values for cell in cells):
+                continue
+            for stem, figure in _figures(content, experiment, cells):
+                for kind, metadata in _METADATA.items():
+                    buffer = io.BytesIO()
+                    figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+                    files[f"{stem}.{kind}"] = buffer.getvalue()
+    return files
+
+
+def _figures(content: Content, experiment: Experiment, cells: list[Cell]) -> Iterator[tuple[str, Figure]]:
+    for metric in METRIC_LABELS:
+        if experiment.vary is None:
+            yield f"{experiment.name}_{metric}", _bars(content, experiment, cells, metric)
+            continue
+        for k in experiment.factors:
+            here = [cell for cell in cells if cell.factors == k]
+            yield f"{experiment.name}_k{k}_{metric}", _lines(content, experiment, here, metric)
+
+
+def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * panels, height))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    return figure, list(axes)
+
+
+def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
+    datasets = experiment.datasets
+    figure, panels = _canvas(len(datasets), 2.9)
+    vary = experiment.vary
+    name = {"base": "", "low": ""} if vary is None else axis_name(vary.parameter, vary.label)
+    for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
+        here = [cell for cell in cells if cell.dataset == dataset]
+        for method in content.method_labels:
+            _curve(axes, [cell for cell in here if cell.method == method], metric, _look(content, method, experiment))
+        means = [cell.metrics[metric].mean for cell in here if math.isfinite(cell.metrics[metric].mean)]
+        if means and max(means) / min(means) > 4:
+            axes.set_yscale("log")
+            _plain_log_ticks(axes)
+        if not means:
+            axes.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center")
+        _x_axis(axes, experiment)
+        axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
+        if name["low"]:
+            axes.set_xlabel(f"${_MATH.get(name['base'], name['base'])}_{{{name['low']}}}$", parse_math=True)
+        else:
+            axes.set_xlabel(name["base"], parse_math=False)
+    panels[0].set_ylabel(METRIC_LABELS[metric])
+    _legend(figure, panels)
+    return figure
+
+
+_MATH = {"ε": r"\epsilon"}
+
+
+def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> None:
+    """A line with its band; a point that is not there leaves a gap."""
+    if not cells:
+        return
+    xs = [math.nan if cell.x is None else cell.x for cell in cells]
+    means = [cell.metrics[metric].mean for cell in cells]
+    means = [mean if math.isfinite(mean) else math.nan for mean in means]
+    spread = [std if math.isfinite(std := cell.metrics[metric].std) else 0.0 for cell in cells]
+    if all(map(math.isnan, means)):
+        return
+    axes.plot(xs, means, label=cells[0].label + claim_words(cells[0]), linewidth=1.4, markersize=4, **look)
+    low = [mean - std for mean, std in zip(means, spread, strict=True)]
+    high = [mean + std for mean, std in zip(means, spread, strict=True)]
+    axes.fill_between(xs, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
+    """As the paper's ablation: a panel per K, a group of bars per data set."""
+    figure, panels = _canvas(len(experiment.factors), 3.0, 5.4)
+    methods = [name for name in content.method_labels if any(cell.method == name for cell in cells)]
+    wide = 0.84 / max(1, len(methods))
+    for letter, k, axes in zip("abcdefgh", experiment.factors, panels, strict=False):
+        for position, method in enumerate(methods):
+            here = [cell for cell in cells if (cell.method, cell.factors) == (method, k)]
+            shift = (position - len(methods) / 2 + 0.5) * wide
+            places = [experiment.datasets.index(cell.dataset) + shift for cell in here]
+            means = [cell.metrics[metric].mean for cell in here]
+            stds = [cell.metrics[metric].std for cell in here]
+            axes.bar(
+                places,
+                [mean if math.isfinite(mean) else 0.0 for mean in means],
+                wide * 0.94,
+                yerr=[std if math.isfinite(std) else 0.0 for std in stds],
+                color=_look(content, method, experiment)["color"],
+                label=content.method_labels[method],
+                error_kw={"elinewidth": 0.8},
+            )
+            for place, mean, cell in zip(places, means, here, strict=True):
+                if not math.isfinite(mean):
+                    word = "not run" if cell.status == "missing" else cell.status
+                    axes.annotate(word, (place, 0.0), rotation=90, ha="center", va="bottom", fontsize=6)
+        titles = [content.dataset_titles[name] for name in experiment.datasets]
+        axes.set_xticks(range(len(titles)), titles, parse_math=False)
+        axes.set_title(f"({letter}) K = {k}")
+    panels[0].set_ylabel(METRIC_LABELS[metric])
+    _legend(figure, panels)
+    return figure
+
+
+def _x_axis(axes: Axes, experiment: Experiment) -> None:
+    xs = [float(x) for x in experiment.xs if x is not None]
+    percent = experiment.vary is not None and experiment.vary.parameter == "fraction"
+    if min(xs) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 20:
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    axes.set_xticks(xs, [f"{100 * x:g}%" if percent else plain(x) for x in xs], parse_math=False)
+
+
+def _plain_log_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend(figure: Figure, panels: list[Axes]) -> None:
+    """One legend above all panels, each method once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        legend = figure.legend(
+            list(found.values()), list(found), loc="outside upper center", ncols=min(len(found), 5), frameon=False
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def claim_words(cell: Cell) -> str:
+    """What the curve's epsilon is worth, for the legend."""
+    if cell.claim is None:
+        return ""
+    if cell.claim.epsilon is None:
+        return " (no privacy)"
+    return f" (ε 0, {cell.claim.status})" if cell.claim.epsilon == 0.0 else f" (ε {cell.claim.status})"
+
+
+def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:
+    """Colour and marker of a method, the same in every figure; what the paper does not show is dashed."""
+    names = list(content.method_labels)
+    others = [name for name in names if name not in _COLOURS]
+    colour = _COLOURS.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]
+    order = [*_COLOURS, *others]
+    dashed = experiment.paper_methods and method not in experiment.paper_methods
+    marker = _MARKERS[order.index(method) % len(_MARKERS)]
+    return {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-"}

@@ -1,0 +1,167 @@
+"""The headline: three sentences made from the numbers, and the counts behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hdpmf.experiments import Cell, published
+from hdpmf.report.content import Content
+from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, words
+from hdpmf.report.ordering import Reversal, paper_pairs, reversals
+
+MARKS = ("reproduced", "close", "different", "not comparable", "diverged", "failed", "incomplete", "not run")
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A number of Table III with the paper's, and how they compare."""
+
+    cell: Cell
+    metric: str
+    published: published.Published
+    mark: str
+
+
+def mark_of(cell: Cell, metric: str) -> Marked | None:
+    """How a cell compares with the published number; None where the paper has none."""
+    number = published.table3(cell.dataset, cell.method, cell.factors, metric)
+    if number is None:
+        return None
+    if cell.status == "done":
+        mark: str = published.verdict(cell.metrics[metric].mean, number)
+    elif cell.status == "missing":
+        mark = "incomplete" if cell.metrics[metric].values else "not run"
+    else:
+        mark = cell.status
+    return Marked(cell, metric, number, mark)
+
+
+def marks(content: Content) -> list[Marked]:
+    """Every number of Table III that the paper has too."""
+    pairs = [mark_of(cell, metric) for metric in METRIC_LABELS for cell in content.cells.get("table3", ())]
+    return [one for one in pairs if one is not None]
+
+
+def count_marks(content: Content) -> dict[str, int]:
+    """How many numbers of Table III got each mark, in the order of MARKS."""
+    counts = Counter(one.mark for one in marks(content))
+    return {mark: counts[mark] for mark in MARKS if counts[mark]}
+
+
+def findings(content: Content) -> list[str]:
+    """Three sentences."""
+    return [_reproduction(content), _order(content), _trivial(content)]
+
+
+def _reproduction(content: Content) -> str:
+    known = [one for one in marks(content) if one.mark in ("reproduced", "close", "different", "diverged")]
+    if not known:
+        return (
+            "None of the published numbers of Table III can be compared yet: its runs on the paper's data sets are "
+            "not in these results."
+        )
+    by_mark = Counter(one.mark for one in known)
+    titles = list(dict.fromkeys(one.cell.dataset_title for one in known))
+    text = (
+        f"Of the {counted(len(known), 'published number')} of Table III that can be compared here ({words(titles)}), "
+        f"{by_mark['reproduced']:,} reproduce within the paper's deviation or 5 %"
+    )
+    if by_mark["close"]:
+        text += f", {by_mark['close']:,} come within 10 %"
+    rest = [one for one in known if one.mark in ("different", "diverged")]
+    if not rest:
+        return text + (", and none differs by more." if by_mark["close"] else ", and none differs by more than that.")
+    verb = "differs" if len(rest) == 1 else "differ"
+    return text + f", and {len(rest):,} {verb} by more: {_grouped(rest)}."
+
+
+def _grouped(rest: Sequence[Marked]) -> str:
+    """Which numbers differ, by method."""
+    places: dict[str, dict[str, list[Marked]]] = {}
+    for one in rest:
+        places.setdefault(one.cell.label, {}).setdefault(one.cell.dataset_title, []).append(one)
+    parts = []
+    for label, datasets in places.items():
+        details = []
+        for title, numbers in datasets.items():
+            first = numbers[0]
+            ours = first.cell.metrics[first.metric].mean
+            shown = "diverged" if first.mark == "diverged" else four(ours)
+            details.append(
+                f"{title} ({METRIC_LABELS[first.metric]} {shown} against {four(first.published.mean)}"
+                f" at K = {first.cell.factors})"
+            )
+        parts.append(f"{label} on {words(details)}")
+    return "; ".join(parts)
+
+
+def _order(content: Content) -> str:
+    pairs = [(ahead, behind) for metric, ahead, behind in paper_pairs(content) if metric == "mse"]
+    if not pairs:
+        return (
+            "Whether the paper's order of methods holds cannot be said yet: too few of its methods have been run on "
+            "its data sets."
+        )
+    turned = [one for one in reversals(content) if one.metric == "mse"]
+    if not turned:
+        titles = list(dict.fromkeys(ahead.dataset_title for ahead, _ in pairs))
+        return f"The paper's order of methods by MSE holds on {words(titles)}."
+    groups: dict[tuple[str, str], list[Reversal]] = {}
+    for one in turned:
+        groups.setdefault((one.better.label, one.worse.label), []).append(one)
+    # HDPMF against PDPMF is what the paper is about, so it comes first.
+    ranked = sorted(groups.items(), key=lambda item: (item[0] != ("PDPMF", "HDPMF"), -len(item[1])))
+    parts = []
+    for (better, worse), found in ranked[:2]:
+        datasets = dict.fromkeys(one.better.dataset_title for one in found)
+        details = [f"{title} ({_values(found, title)})" for title in datasets]
+        parts.append(f"{better} beats {worse} on {words(details)}")
+    more = "" if len(ranked) <= 2 else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
+    return (
+        "The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters chosen over the paper's "
+        f"own grid, {'; '.join(parts)}{more}."
+    )
+
+
+def _values(found: Sequence[Reversal], title: str) -> str:
+    here = [one for one in found if one.better.dataset_title == title]
+    return "; ".join(
+        f"K = {one.better.factors}: {four(one.better.mse.mean)} against {four(one.worse.mse.mean)}, "
+        f"{p_value(one.test.p)}"
+        for one in here
+    )
+
+
+def _trivial(content: Content) -> str:
+    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
+    better: list[str] = []
+    worse: list[str] = []
+    for cell in cells:
+        rivals = [
+            one
+            for one in cells
+            if (one.dataset, one.factors) == (cell.dataset, cell.factors)
+            and one.in_paper
+            and one.claim is not None
+            and one.claim.epsilon is not None
+        ]
+        if cell.method != "user-mean" or cell.factors != max(content.factors) or not rivals:
+            continue
+        best = min(rivals, key=lambda one: one.mse.mean)
+        detail = f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of {best.label})"
+        (better if cell.mse.mean < best.mse.mean else worse).append(detail)
+    if not better and not worse:
+        return "How a device does that sends nothing at all, each user's own mean at epsilon 0, has not been run here."
+    place = f"by MSE at K = {max(content.factors)}"
+    if not better:
+        return (
+            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {place} behind the best "
+            f"private method of the paper on {words(worse)}."
+        )
+    text = (
+        "A device that sends nothing at all, each user's own mean at epsilon 0, beats every private method of the "
+        f"paper {place} on {words(better)}"
+    )
+    return text + (f", but not on {words(worse)}." if worse else ".")

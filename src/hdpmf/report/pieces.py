@@ -1,0 +1,107 @@
+"""Small pieces of the page that several sections use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from hdpmf.experiments import Cell
+from hdpmf.experiments.store import Claim
+from hdpmf.report.content import anchor
+from hdpmf.report.markup import Child, Html, number_attribute, tag
+from hdpmf.report.numbers import four, plain
+
+GREEK = {"epsilon": "ε", "lambda": "λ"}
+MARK_SIGNS = {
+    "reproduced": "✓",
+    "close": "≈",
+    "different": "✗",
+    "not comparable": "–",
+    "diverged": "∞",
+    "failed": "!",
+    "incomplete": "…",
+    "not run": "○",
+}
+STATUS_WORDS = {"none": "no privacy", "nominal": "nominal", "proved": "proved"}
+
+
+def symbol(name: str) -> Html:
+    """A name of the paper's with its subscript: epsilon_uc becomes ε with uc below."""
+    base, _, low = name.partition("_")
+    if base in ("epsilon", "f") and (not low or low.isalpha()):
+        return tag("i", GREEK.get(base, base)) if not low else Html(tag("i", GREEK.get(base, base)) + tag("sub", low))
+    return tag("span", name)
+
+
+def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0) -> Html:
+    """A cell's number, linked to its runs; where there is none, the reason."""
+    summary = cell.metrics[metric]
+    link = f"#{anchor(cell)}"
+    if cell.status in ("diverged", "failed"):
+        return tag("a", cell.status, class_=f"number none {cell.status}", href=link)
+    if not summary.values:
+        return tag("a", "not run", class_="number none", href=link)
+    value: Child = four(summary.mean)
+    mean = tag("b", value) if strong else tag("span", value)
+    sup = tag("sup", "*" * stars, class_="stars") if stars else None
+    spread = tag("span", f" ± {four(summary.std)}", class_="spread") if math.isfinite(summary.std) else None
+    shown = tag(
+        "a", mean, spread, sup, class_="number", href=link,
+        data_metric=metric, data_mean=number_attribute(summary.mean), data_std=number_attribute(summary.std),
+    )  # fmt: skip
+    if cell.status == "missing":
+        total = len(cell.run_ids)
+        return Html(shown + tag("span", f" {len(summary.values)} of {total} seeds", class_="partial"))
+    return shown
+
+
+def mark(word: str, *, short: bool = False) -> Html:
+    """How a number compares, as sign and word, so that colour is never all there is; short hides the word."""
+    text = tag("span", word, class_="hidden" if short else None)
+    sign = tag("span", MARK_SIGNS[word], aria_hidden="true")
+    return tag("span", sign, " ", text, class_=f"mark {slug(word)}", title=word if short else None)
+
+
+def claim_chip(claim: Claim | None, *, with_epsilon: bool = True) -> Html:
+    """What an epsilon stands on, short."""
+    if claim is None:
+        return tag("span", "unknown", class_="chip")
+    words = STATUS_WORDS.get(claim.status, claim.status)
+    if claim.epsilon is not None and with_epsilon:
+        words = f"ε {plain(claim.epsilon)} {words}"
+    return tag("span", words, class_=f"chip {slug(claim.status)}", title=f"{claim.view}; {claim.reason}")
+
+
+def table(
+    head: Sequence[Child], rows: Iterable[Sequence[Child]], *, class_: str = "", label: str = "", numeric: int = 99
+) -> Html:
+    """A plain table in a container of its own that scrolls; columns from ``numeric`` on are aligned right."""
+    header = tag("tr", [tag("th", one, scope="col", class_=_side(i, numeric)) for i, one in enumerate(head)])
+    body = [
+        tag("tr", [tag("th" if i == 0 else "td", one, scope="row" if i == 0 else None, class_=_side(i, numeric))
+                   for i, one in enumerate(row)])
+        for row in rows
+    ]  # fmt: skip
+    return scroller(tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label)
+
+
+def scroller(content: Html, label: str) -> Html:
+    """A box that scrolls sideways by itself, reachable by keyboard."""
+    return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=label or "table")
+
+
+def section(anchor_id: str, title: Child, *children: Child, lead: Child = None) -> Html:
+    """A section with its heading."""
+    return tag(
+        "section", tag("h2", title), tag("p", lead, class_="lead") if lead is not None else None, *children,
+        id=anchor_id,
+    )  # fmt: skip
+
+
+def slug(text: str) -> str:
+    """A word as a class name; anything odd falls away."""
+    return "".join(char for char in text.replace(" ", "-") if char.isascii() and (char.isalnum() or char == "-"))
+
+
+def _side(position: int, numeric: int) -> str | None:
+    return "right" if position >= numeric else None

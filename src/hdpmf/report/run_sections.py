@@ -1,0 +1,212 @@
+"""Hyper-parameters, runs, and how to repeat all of it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from hdpmf.experiments import Cell, Measured
+from hdpmf.report.content import Content, Tuned, anchor, grid_anchor
+from hdpmf.report.markup import Child, Html, number_attribute, tag
+from hdpmf.report.numbers import METRIC_LABELS, counted, duration, four, plain
+from hdpmf.report.pieces import number, scroller, section, table
+
+_SHORT_NAMES = {"learning_rate": "lr", "reg": "reg"}
+
+
+def tuning_section(content: Content) -> Html:
+    """The cross-validated grids, with the chosen cell."""
+    if not content.tuned:
+        return section("tuning", "Chosen hyper-parameters", tag("p", "Nothing was tuned here.", class_="empty"))
+    titles = content.dataset_titles
+    boxes = []
+    for dataset, title in titles.items():
+        here = [one for one in content.tuned if one.place.dataset == dataset]
+        if here:
+            summary = tag("summary", f"All combinations on {title}")
+            boxes.append(tag("details", summary, [_grid(content, one) for one in here], data_dataset=dataset))
+    return section(
+        "tuning", "Chosen hyper-parameters", _choices(content), boxes,
+        lead="By cross-validation on the training part: the combination with the lowest mean squared error over the "
+        "folds. One in which any fold ran away is never chosen.",
+    )  # fmt: skip
+
+
+def _choices(content: Content) -> Html:
+    """The winners: methods down, data sets across."""
+    labels, titles = content.method_labels, content.dataset_titles
+    rows: dict[tuple[str, int, tuple[float, ...]], dict[str, Tuned]] = {}
+    for one in content.tuned:
+        # Experiments with grids of their own get lines of their own.
+        tried = tuple(value for row in one.grid for value in row.values.values())
+        rows.setdefault((one.place.method, one.place.factors, tried), {})[one.place.dataset] = one
+    used = [name for name in titles if any(name in found for found in rows.values())]
+    body = []
+    for (method, factors, _), found in rows.items():
+        first = next(iter(found.values()))
+        cells: list[Child] = [f"{labels.get(method, method)}, K = {factors}"]
+        for name in used:
+            one_here = found.get(name)
+            if one_here is None:
+                cells.append("–")
+            elif one_here.best is None:
+                cells.append(tag("span", "open", class_="none"))
+            else:
+                link = f"#{grid_anchor(one_here, one_here.best)}"
+                cells.append(tag("a", _values(one_here.best), class_="number", href=link))
+        body.append((*cells, _tried(first)))
+    heads = ("Method", *(titles[name] for name in used), "Tried")
+    return table(heads, body, label="chosen hyper-parameters", class_="choices")
+
+
+def _tried(tuned: Tuned) -> str:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in tuned.grid:
+        for name, value in row.values.items():
+            if value not in values[name]:
+                values[name].append(value)
+    return "; ".join(f"{_SHORT_NAMES.get(name, name)} {', '.join(map(plain, all_))}" for name, all_ in values.items())
+
+
+def _values(row: Measured | None) -> str:
+    if row is None:
+        return "open"
+    return " ".join(f"{_SHORT_NAMES.get(name, name)} {plain(value)}" for name, value in row.values.items())
+
+
+def _grid(content: Content, tuned: Tuned) -> Html:
+    place = tuned.place
+    label = content.method_labels.get(place.method, place.method)
+    rows = []
+    for row in tuned.grid:
+        best = tuned.best is not None and row.values == tuned.best.values
+        rows.append((_values(row), _grid_number(tuned, row, best=best), "chosen" if best else ""))
+    users = tag("p", f"used by {', '.join(tuned.experiments)}", class_="partial users")
+    return tag("div", tag("h4", f"{label}, K = {place.factors}"), users,
+               table(("Combination", "MSE", ""), rows, label=f"grid of {label}", numeric=1, class_="grid"),
+               class_="gridbox")  # fmt: skip
+
+
+def _grid_number(tuned: Tuned, row: Measured, *, best: bool) -> Html:
+    link = f"#{grid_anchor(tuned, row)}"
+    if not math.isfinite(row.mse):
+        word = "not run" if row.status == "missing" else row.status
+        return tag("a", word, href=link, class_="number none")
+    value: Child = tag("b", four(row.mse)) if best else four(row.mse)
+    return tag("a", value, href=link, class_="number", data_mean=number_attribute(row.mse))
+
+
+def runs_section(content: Content) -> Html:
+    """Every number's runs."""
+    titles = content.dataset_titles
+    parts = []
+    for name, cells in content.cells.items():
+        groups: dict[str, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            groups[cell.dataset].append(cell)
+        for dataset, found in groups.items():
+            seeds = content.experiments[name].seeds
+            rows = [_run_row(content, cell, seeds) for cell in found]
+            head = [tag("th", one, scope="col") for one in ("Cell", "MSE", "MAE", "Chosen", "Seed · run · MSE · MAE")]
+            body = tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="runs")
+            summary = tag(
+                "summary", f"{name}, {titles[dataset]} ", tag("span", _count(content, found), class_="partial")
+            )
+            parts.append(tag("details", summary, scroller(body, f"runs of {name}"), class_="runbox"))
+    for one in content.tuned:
+        parts.append(_cv_box(content, one))
+    return section(
+        "runs", "Runs", parts,
+        lead="One line per number: its seeds, the identity of each run in results.sqlite, and what it measured.",
+    )  # fmt: skip
+
+
+def _count(content: Content, cells: list[Cell]) -> str:
+    ids = {run for cell in cells for run in cell.run_ids}
+    done = [content.results[run] for run in ids if run in content.results]
+    seconds = sum(float(result.metrics.get("fit_seconds", 0.0)) for result in done)
+    return f"{counted(len(cells), 'number')}, {counted(len(done), 'run')}, {duration(seconds)} of fitting"
+
+
+def _run_row(content: Content, cell: Cell, seeds: tuple[int, ...]) -> Html:
+    place = f"{cell.label}, K = {cell.factors}" + ("" if cell.x is None else f", at {plain(cell.x)}")
+    chosen = " ".join(f"{_SHORT_NAMES.get(key, key)} {plain(value)}" for key, value in cell.hyperparameters.items())
+    lines = [_run_line(content, seed, run) for seed, run in zip(seeds, cell.run_ids, strict=False)]
+    listed: Child = tag("ul", lines) if lines else "its hyper-parameters are not chosen yet"
+    return tag(
+        "tr", tag("th", place, scope="row"), tag("td", number(cell, "mse")), tag("td", number(cell, "mae")),
+        tag("td", chosen or "–"), tag("td", listed), id=anchor(cell),
+    )  # fmt: skip
+
+
+def _run_line(content: Content, mark: int | str, run: str) -> Html:
+    result = content.results.get(run)
+    head = [tag("span", str(mark), class_="seed"), tag("code", run)]
+    if result is None:
+        return tag("li", head, tag("span", "not run", class_="none"))
+    if result.status != "done":
+        return tag("li", head, tag("span", result.status, class_="none", title=result.message))
+    values = [
+        tag("span", four(result.metric(name)), data_metric=name, data_value=number_attribute(result.metric(name)))
+        for name in METRIC_LABELS
+    ]
+    return tag("li", head, values)
+
+
+def _cv_box(content: Content, tuned: Tuned) -> Html:
+    place = tuned.place
+    label = content.method_labels.get(place.method, place.method)
+    rows = []
+    for row in tuned.grid:
+        lines = [_run_line(content, fold, run) for fold, run in enumerate(row.run_ids)]
+        mean = four(row.mse) if math.isfinite(row.mse) else row.status
+        rows.append(
+            tag("tr", tag("th", _values(row), scope="row"), tag("td", mean), tag("td", tag("ul", lines)),
+                id=grid_anchor(tuned, row))
+        )  # fmt: skip
+    head = tag("tr", [tag("th", one, scope="col") for one in ("Combination", "MSE", "Fold · run · MSE · MAE")])
+    title = f"cross-validation of {label}, K = {place.factors}, {content.dataset_titles[place.dataset]} "
+    ids = [run for row in tuned.grid for run in row.run_ids]
+    note = tag("span", counted(sum(run in content.results for run in ids), "run"), class_="partial")
+    body = tag("table", tag("thead", head), tag("tbody", rows), class_="runs")
+    return tag("details", tag("summary", title, note), scroller(body, title), class_="runbox")
+
+
+def environment_section(content: Content) -> Html:
+    """Commands, machine, seeds."""
+    commands = [
+        (
+            tag("code", one.command or "(called from Python)"),
+            one.at[:16].replace("T", " ") + " UTC",
+            f"{one.jobs} × {one.backend}" if one.jobs else "–",
+            "–" if one.runs is None else f"{one.runs:,}",
+            duration(one.seconds),
+            one.reason,
+        )
+        for one in content.sessions
+    ]
+    settings = [
+        (
+            one.name,
+            ", ".join(map(str, one.seeds)),
+            str(one.epochs),
+            plain(one.epsilon),
+            one.solver,
+            f"{one.split.kind}, {one.tuning.folds} folds" + (", quick" if one.quick else ""),
+        )
+        for one in content.experiments.values()
+        if one.has_runs
+    ]
+    last = content.sessions[-1].environment if content.sessions else {}
+    versions = sorted({result.version for result in content.results.values() if result.version})
+    facts = [tag("div", tag("dt", key), tag("dd", str(value))) for key, value in last.items()]
+    if versions:
+        facts.append(tag("div", tag("dt", "hdpmf that ran them"), tag("dd", ", ".join(versions))))
+    return section(
+        "again", "How to run this again",
+        table(("Command", "Begun", "Jobs", "Runs", "Wall time", "Ended"), commands, label="commands"),
+        tag("h3", "Settings"),
+        table(("Experiment", "Seeds", "Epochs", "ε", "Solver", "Split"), settings, label="settings"),
+        tag("h3", "Machine and versions"), tag("dl", facts, class_="environment"),
+        lead="The commands that filled these results, oldest first. Runs that are in the store are never done twice.",
+    )  # fmt: skip

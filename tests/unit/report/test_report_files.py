@@ -1,0 +1,165 @@
+"""CSV, LaTeX and figures, and the command that writes all of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.cli import main
+from hdpmf.errors import StorageError
+from hdpmf.experiments import Experiment, Store, collect, published
+from hdpmf.report import write_report
+from hdpmf.report.content import read_content
+from hdpmf.report.csv_files import csv_files
+from hdpmf.report.figures import figure_files
+from hdpmf.report.latex import escape, latex_files
+
+Fill = Callable[..., Path]
+Make = Callable[..., list[Experiment]]
+
+
+def _rows(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode())))
+
+
+@pytest.fixture(scope="module")
+def small_store(tmp_path_factory: pytest.TempPathFactory, fill_store: Fill, experiments: Make) -> Path:
+    """Table III and two figures on two data sets."""
+    chosen = [
+        msgspec.structs.replace(one, datasets=("ml-1m", "yelp-sample"), factors=(10,))
+        for one in experiments(["table3", "figure_sparsity", "figure_ablation"])
+    ]
+    return fill_store(tmp_path_factory.mktemp("small"), chosen)
+
+
+def test_csv_has_every_cell_in_full(full_store):
+    files = csv_files(read_content(full_store))
+    assert set(files) == {
+        "table1.csv", "table2.csv", "table3.csv", "figure_epsilon_uc.csv", "figure_f_uc.csv", "figure_sparsity.csv",
+        "figure_ablation.csv", "figure_epsilon.csv", "hyperparameters.csv",
+    }  # fmt: skip
+    with Store(full_store) as store:
+        results = store.results()
+        for name in store.experiments():
+            cells = collect(store, name, results)
+            for row, cell in zip(_rows(files[f"{name}.csv"]), cells, strict=bool(cells)):
+                assert (row["dataset"], row["method"], int(row["factors"])) == (cell.dataset, cell.method, cell.factors)
+                assert (row["x"] and float(row["x"])) == ("" if cell.x is None else cell.x)
+                assert float(row["mse_mean"]) == cell.mse.mean
+                assert float(row["mae_std"]) == cell.mae.std
+                assert [float(row[f"mse_seed_{seed}"]) for seed in range(5)] == list(cell.mse.values)
+                assert [row[f"run_seed_{seed}"] for seed in range(5)] == list(cell.run_ids)
+                assert row["learning_rate"] == str(cell.hyperparameters.get("learning_rate", ""))
+    first = _rows(files["table3.csv"])[2]
+    number = published.table3("ml-100k", "hdpmf", 10, "mse")
+    assert (float(first["paper_mse_mean"]), first["mse_mark"]) == (number.mean, "reproduced")
+    chosen = [row for row in _rows(files["hyperparameters.csv"]) if row["chosen"] == "true"]
+    assert len(chosen) == 4 * 5 * 2
+    assert {row["status"] for row in _rows(files["hyperparameters.csv"])} == {"done", "diverged"}
+
+
+def test_csv_leaves_what_is_not_there_empty(tmp_path, fill_store: Fill, experiments: Make):
+    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-1m",))]
+    folder = fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning" or run.seed < 2)
+    rows = {row["method"]: row for row in _rows(csv_files(read_content(folder))["table3.csv"]) if row["factors"] == "5"}
+    assert rows["hdpmf"]["status"] == "missing"
+    assert rows["hdpmf"]["mse_seed_1"] != ""
+    assert rows["hdpmf"]["mse_seed_2"] == ""
+    assert rows["hdpmf"]["mse_p_hdpmf_pdpmf"] == ""
+    assert rows["hdpmf"]["mse_mark"] == "incomplete"
+
+
+def test_latex_follows_the_papers_layout(full_store):
+    files = {name: data.decode() for name, data in latex_files(read_content(full_store)).items()}
+    assert set(files) == {"table1.tex", "table2.tex", "table3.tex", "figure_ablation.tex"}
+    table = files["table3.tex"]
+    assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in table
+    assert table.count("\\multirow{7}{*}") == 4
+    assert "\\multirow{7}{*}{Yelp sample} & MF & " in table
+    with Store(full_store) as store:
+        cells = collect(store, "table3")
+    for cell in cells:
+        assert f"{cell.mse.mean:.4f} $\\pm$ {cell.mse.std:.4f}" in table
+    bold = [line for line in table.splitlines() if "\\textbf{" in line]
+    assert len(bold) == 3  # HDPMF, everywhere but on ML-1M
+    assert all(" HDPMF & \\textbf{" in line for line in bold)
+    assert "$^{***}$}" in bold[0]
+    rows = [line for line in table.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+    assert all(line.count("&") == 5 for line in rows)
+    for text in files.values():
+        assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+        assert text.count("\\begin") == text.count("\\end")
+    assert "\\label{tab:figure-ablation}" in files["figure_ablation.tex"]
+    assert "$[\\epsilon_{uc}, \\epsilon_{um})$ & $[0.1,0.5)$" in files["table2.tex"]
+    assert "$1 - f_{uc} - f_{um}$ & $0.09$" in files["table2.tex"]
+
+
+def test_latex_escapes():
+    assert escape("a_b & 50% \\x {y} $z$ #1 ~^<>\n") == (
+        "a\\_b \\& 50\\% \\textbackslash{}x \\{y\\} \\$z\\$ \\#1 \\textasciitilde{}\\textasciicircum{}"
+        "\\textless{}\\textgreater{}"
+    )
+
+
+def test_figures_are_the_same_every_time(small_store):
+    content = read_content(small_store)
+    files = figure_files(content)
+    stems = {"figure_sparsity_k10_mse", "figure_sparsity_k10_mae", "figure_ablation_mse", "figure_ablation_mae"}
+    assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")}
+    assert all(data.startswith(b"\x89PNG" if name.endswith("png") else b"%PDF") for name, data in files.items())
+    assert not any(b"CreationDate" in data or b"matplotlib.org" in data for data in files.values())
+    assert figure_files(content) == files
+
+
+def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_store: Fill, experiments: Make):
+    one = experiments(["figure_epsilon"])[0]
+    one = msgspec.structs.replace(
+        one,
+        name="own",
+        datasets=("ml-100k",),
+        vary=msgspec.structs.replace(one.vary, parameter="reg", label="$\\broken_{ %"),
+    )
+
+    def change(result):
+        if result.run.stage == "evaluation" and result.run.params.get("reg") == 1.0 and result.run.method == "dpmf":
+            return msgspec.structs.replace(result, status="diverged", metrics={}, message="ran away")
+        return result
+
+    def keep(run):
+        return run.stage == "tuning" or run.params.get("reg") != 4.0
+
+    files = figure_files(read_content(fill_store(tmp_path, [one], keep=keep, change=change)))
+    assert set(files) == {f"own_k10_{metric}.{kind}" for metric in ("mse", "mae") for kind in ("png", "pdf")}
+
+
+def test_the_command_writes_everything(small_store, tmp_path, capsys):
+    out = tmp_path / "report"
+    with pytest.raises(SystemExit) as end:
+        main.run(["paper", "report", str(out), "--results", str(small_store), "--json"])
+    assert end.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == set(told["files"])
+    assert told["findings"][1].startswith("The paper's order of methods does not hold everywhere")
+    assert told["marks"]["reproduced"] + told["marks"].get("close", 0) + told["marks"]["different"] == 8
+    assert told["missing_cells"] == 0
+    before = {name: (out / name).read_bytes() for name in told["files"]}
+    write_report(small_store, out)
+    assert before == {name: (out / name).read_bytes() for name in told["files"]}
+    assert all(math.isfinite(float(row["mse_mean"])) for row in _rows(before["csv/table3.csv"]))
+
+
+def test_the_command_says_what_is_wrong(tmp_path, small_store, capsys):
+    with pytest.raises(SystemExit) as end:
+        main.run(["paper", "report", str(tmp_path / "r"), "--results", str(tmp_path / "none")])
+    assert end.value.code == 2
+    assert "there are no results in" in capsys.readouterr().err
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot make the folder"):
+        write_report(small_store, tmp_path / "file")

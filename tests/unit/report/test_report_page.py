@@ -1,0 +1,241 @@
+"""The page: its numbers are the store's, it asks nobody for anything, and nothing in the results can break out."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.errors import ConfigError
+from hdpmf.experiments import Experiment, Store, collect
+from hdpmf.models import METHODS
+from hdpmf.report.content import anchor, read_content
+from hdpmf.report.findings import count_marks, findings
+from hdpmf.report.markup import csp_hash, data_block, tag
+from hdpmf.report.ordering import reversals, statements
+from hdpmf.report.page import render
+
+Fill = Callable[..., Path]
+Make = Callable[..., list[Experiment]]
+
+
+class Reader(HTMLParser):
+    """What the tests look at in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((name, dict(attributes)))
+        if name not in ("meta", "link", "input"):
+            self.open.append(name)
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop() == name
+
+    def handle_data(self, text: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.texts["script" if self.tags[-1][1].get("id") is None else "data"] = text
+        elif self.open and self.open[-1] == "style":
+            self.texts["style"] = text
+
+    def with_attribute(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for _, attributes in self.tags if name in attributes]
+
+
+@pytest.fixture(scope="module")
+def page(full_store: Path) -> str:
+    return render(read_content(full_store))
+
+
+def test_every_number_in_the_page_is_the_stores(full_store, page):
+    reader = Reader(page)
+    shown = {}
+    for attributes in reader.with_attribute("data-mean"):
+        if "data-metric" in attributes:
+            key = (attributes["href"], attributes["data-metric"])
+            shown.setdefault(key, set()).add((float(attributes["data-mean"]), float(attributes["data-std"])))
+    drawn = {
+        (cell["runs"], metric): (cell[metric]["mean"], cell[metric]["std"])
+        for figure in json.loads(reader.texts["data"])["figures"]
+        for cell in figure["cells"]
+        for metric in ("mse", "mae")
+    }
+    checked = 0
+    with Store(full_store) as store:
+        results = store.results()
+        for name, experiment in store.experiments().items():
+            for cell in collect(store, experiment, results):
+                for metric in ("mse", "mae"):
+                    summary = cell.metrics[metric]
+                    assert shown[f"#{anchor(cell)}", metric] == {(summary.mean, summary.std)}
+                    if name != "table3":
+                        assert drawn[anchor(cell), metric] == (summary.mean, summary.std)
+                    checked += 1
+    assert checked == 2 * (56 + 160 + 200 + 120 + 64 + 196)
+    values = {(a["data-metric"], float(a["data-value"])) for a in reader.with_attribute("data-value")}
+    assert values == {(m, r.metrics[m]) for r in results.values() if r.status == "done" for m in ("mse", "mae")}
+
+
+def test_printed_digits_round_the_stored_number(page):
+    pairs = re.findall(r'data-mean="([^"]+)" data-std="[^"]+"><(?:b|span)>([^<]+)<', page)
+    assert len(pairs) > 1000
+    assert all(f"{float(value):.4f}" == text for value, text in pairs)
+
+
+def test_every_link_leads_somewhere_in_the_page_and_no_id_is_there_twice(page):
+    reader = Reader(page)
+    ids = [attributes["id"] for attributes in reader.with_attribute("id")]
+    assert len(ids) == len(set(ids))
+    links = {attributes["href"] for attributes in reader.with_attribute("href")} - {"data:,"}
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    data = json.loads(reader.texts["data"])
+    assert {cell["runs"] for figure in data["figures"] for cell in figure["cells"]} <= set(ids)
+
+
+def test_the_page_asks_nobody_for_anything(page):
+    assert "http://www.w3.org/2000/svg" in page  # a name, not an address
+    assert not re.findall(r"https?://", page.replace("http://www.w3.org/2000/svg", ""))
+    reader = Reader(page)
+    assert not reader.with_attribute("src")
+    assert not re.search(r"@import|url\(", reader.texts["style"])
+    policy = next(a["content"] for a in reader.with_attribute("http-equiv"))
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert csp_hash(reader.texts["script"]) in policy
+    assert csp_hash(reader.texts["style"]) in policy
+    assert not reader.with_attribute("style")
+    assert not reader.with_attribute("onclick")
+
+
+def test_findings_come_from_the_numbers(full_store):
+    content = read_content(full_store)
+    first, second, third = findings(content)
+    counts = count_marks(content)
+    assert sum(counts.values()) == 64
+    assert f"Of the {64 - counts['not comparable']} published numbers" in first
+    assert f"{counts['reproduced']} reproduce" in first
+    assert "PDPMF beats HDPMF on MovieLens 1M (K = 10: 0.97" in second
+    assert "Yelp sample (1.0" in third
+    assert "but not on MovieLens 1M" in third
+    for cell in content.cells["table3"]:
+        if (cell.dataset, cell.method) == ("ml-1m", "pdpmf"):
+            assert f"{cell.mse.mean:.4f}" in second
+    assert {(one.better.dataset, one.better.method) for one in reversals(content)} == {("ml-1m", "pdpmf")}
+    by_text = {one.where + one.text[:10]: one for one in statements(content)}
+    assert by_text["Table IIIHDPMF has "].verdict == "fails"
+    assert by_text["Table IIIDPMF perfo"].verdict == "holds"
+
+
+def test_yelp_is_called_a_sample_everywhere(page):
+    visible = re.sub(r"<[^>]+>", " ", page.split("<main>")[1].split("</main>")[0])
+    for found in re.finditer("Yelp", visible):
+        around = visible[max(0, found.start() - 60) : found.end() + 30]
+        ours = visible[found.start() : found.end() + 7] == "Yelp sample"
+        assert ours or "paper" in around or "Except very few cases" in around, around
+
+
+@pytest.mark.parametrize("name", ["table3", "figure_sparsity", "figure_ablation", "figure_epsilon"])
+def test_one_experiment_alone_makes_a_page(tmp_path, fill_store: Fill, experiments: Make, name):
+    page = render(read_content(fill_store(tmp_path, experiments([name]))))
+    Reader(page)
+    assert ("Not run here" in page) or name == "table3"
+
+
+def test_what_is_missing_is_said_and_nothing_stands_in(tmp_path, fill_store: Fill, experiments: Make):
+    def keep(run):
+        return (run.stage == "tuning" and run.method != "dpmf") or (run.stage == "evaluation" and run.seed < 3)
+
+    content = read_content(fill_store(tmp_path, experiments(["table3", "figure_epsilon"]), keep=keep, ended=False))
+    page = render(content)
+    reader = Reader(page)
+    assert "3 of 5 seeds" in page
+    assert "not run" in page
+    assert "Some runs are missing" in page
+    assert "killed or still running" in page
+    figures = json.loads(reader.texts["data"])["figures"]
+    assert all(cell["mse"]["mean"] is None for cell in figures[0]["cells"] if cell["method"] == "dpmf")
+    assert count_marks(content) == {"incomplete": 48, "not run": 16}
+    assert findings(content)[0].startswith("None of the published numbers")
+    assert "nan" not in re.sub(r"<script.*", "", re.sub(r'data-std="nan"', "", page), flags=re.S).lower()
+
+
+def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experiments: Make):
+    def change(result):
+        if result.run.stage == "evaluation" and result.run.data.name == "douban":
+            if result.run.method == "dpmf":
+                return msgspec.structs.replace(result, status="diverged", metrics={}, message="ran away")
+            if result.run.method == "mf":
+                return msgspec.structs.replace(result, status="failed", metrics={}, message="<script>bad()</script>")
+        return result
+
+    content = read_content(fill_store(tmp_path, experiments(["table3", "figure_ablation"]), change=change))
+    page = render(content)
+    Reader(page)
+    assert "<script>bad()" not in page
+    assert count_marks(content)["diverged"] == 4
+    assert count_marks(content)["failed"] == 4
+    assert "DPMF on Douban (MSE diverged against" in findings(content)[0] or "diverged" in findings(content)[0]
+    assert "Infinity" not in page.split('id="data">')[1].split("</script>")[0]
+
+
+def test_names_from_outside_cannot_break_out(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
+    evil = "</script><script>alert(1)</script><!-- \"'&$title \u2028"
+    hostile = METHODS["hdpmf"]
+    monkeypatch.setitem(METHODS, "evil method", type(hostile)("evil method", evil, hostile.model, "x"))
+    one = msgspec.structs.replace(
+        experiments(["figure_epsilon"])[0],
+        title=evil,
+        reference=evil,
+        vary=msgspec.structs.replace(experiments(["figure_epsilon"])[0].vary, parameter="reg", label=evil),
+        name="own",
+    )
+    page = render(read_content(fill_store(tmp_path, [one])))
+    reader = Reader(page)
+    assert "alert(1)</script>" not in page
+    assert sum(name == "script" for name, _ in reader.tags) == 2
+    data = json.loads(reader.texts["data"])
+    assert data["figures"][0]["axis"]["base"] == evil
+    assert evil in [method["label"] for method in data["methods"]]
+    ids = [attributes["id"] for attributes in reader.with_attribute("id")]
+    assert any("evil_20_method" in one for one in ids)
+
+
+def test_escaping_helpers():
+    assert tag("a", "<&>", href='"x"') == '<a href="&quot;x&quot;">&lt;&amp;&gt;</a>'
+    assert "</" not in data_block({"a": "</script>", "b": "<!--"})
+    assert json.loads(data_block({"a": "</script>&"})) == {"a": "</script>&"}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        data_block({"a": math.nan})
+
+
+def test_an_empty_store_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there are no results in"):
+        read_content(tmp_path / "nothing")
+    with Store(tmp_path, create=True):
+        pass
+    with pytest.raises(ConfigError, match="nothing to report"):
+        read_content(tmp_path)
+
+
+def test_a_method_that_is_gone_leaves_the_rest(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
+    hostile = METHODS["hdpmf"]
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "mine", type(hostile)("mine", "Mine", hostile.model, "x"))
+        own = msgspec.structs.replace(experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf"))
+        fill_store(tmp_path, [*experiments(["table3"]), own])
+    content = read_content(tmp_path)
+    assert list(content.cells) == ["table3"]
+    assert "own cannot be shown" in content.problems[0]
+    assert "own cannot be shown" in render(content)
