@@ -54,11 +54,14 @@ class Entered:
 
     kept: np.ndarray | None
     target: np.ndarray
-    coefficient: np.ndarray | None = None
+    coefficient: np.ndarray | None
 
 
 class Mechanism(ABC):
-    """How ratings enter, which budget sets the noise, how predictions come back."""
+    """How ratings enter, which budget sets the noise, how predictions come back.
+
+    A subclass changes only what makes it different; by default every rating enters as it is.
+    """
 
     needs_budgets = False
     """Whether the noise depends on the budgets of all ratings, which devices must then reveal in summary."""
@@ -70,7 +73,26 @@ class Mechanism(ABC):
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """The epsilon that sets the noise, or None for no noise."""
 
-    @abstractmethod
+    def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
+        """The probability with which each rating takes part, or None where all of them do."""
+        return None
+
+    def target(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """What the model should predict for each rating."""
+        return values
+
+    def coefficient(self, weights: np.ndarray) -> np.ndarray | None:
+        """How much each residual counts in what is sent, or None where all count 1."""
+        return None
+
+    def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Scores u.v on the rating scale."""
+        return scores
+
+    def claim(self, epsilon: float) -> PrivacyClaim:
+        """What the method's epsilon stands for."""
+        return nominal(epsilon)
+
     def enter(
         self,
         values: np.ndarray,
@@ -80,18 +102,11 @@ class Mechanism(ABC):
         uniforms: np.ndarray,
     ) -> Entered:
         """How ratings with these weights enter; ``uniforms`` has one draw from [0, 1) for each."""
-
-    def enter_on_device(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Targets for a user's own vector where nothing is sent, so that no rating has to be left out."""
-        return values
-
-    def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Scores u.v on the rating scale."""
-        return scores
-
-    def claim(self, epsilon: float) -> PrivacyClaim:
-        """What the method's epsilon stands for."""
-        return nominal(epsilon)
+        probability = None if noise_budget is None else self.keep_probability(weights * epsilon, noise_budget)
+        kept = None if probability is None else np.flatnonzero(uniforms < probability)
+        if kept is not None:
+            values, weights = values[kept], weights[kept]
+        return Entered(kept, self.target(values, weights), self.coefficient(weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +118,6 @@ class NoPrivacy(Mechanism):
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """No noise."""
         return None
-
-    def enter(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        epsilon: float,
-        noise_budget: float | None,
-        uniforms: np.ndarray,
-    ) -> Entered:
-        """All of them, unchanged."""
-        return Entered(None, values)
 
     def claim(self, epsilon: float) -> PrivacyClaim:
         """None."""
@@ -129,17 +133,6 @@ class Uniform(Mechanism):
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """The smallest budget."""
         return _known(budgets).smallest
-
-    def enter(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        epsilon: float,
-        noise_budget: float | None,
-        uniforms: np.ndarray,
-    ) -> Entered:
-        """All of them, unchanged."""
-        return Entered(None, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +164,9 @@ class Sample(Mechanism):
         known = _known(budgets)
         return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[self.threshold]
 
-    def enter(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        epsilon: float,
-        noise_budget: float | None,
-        uniforms: np.ndarray,
-    ) -> Entered:
-        """Those that the lot leaves in, unchanged."""
-        if noise_budget is None:
-            raise PrivacyError("sampling needs a noise budget")
-        budgets = weights * epsilon
-        probability = np.expm1(np.minimum(budgets, noise_budget)) / np.expm1(noise_budget)
-        kept = np.flatnonzero(uniforms < probability)
-        return Entered(kept, values[kept])
+    def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
+        """1 from the threshold on; below it, what makes the smaller noise cost no more than the rating's budget."""
+        return np.asarray(np.expm1(np.minimum(budgets, noise_budget)) / np.expm1(noise_budget))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +183,13 @@ class Stretch(Mechanism):
         """The largest budget: a smaller weight makes its own rating matter less."""
         return epsilon
 
-    def enter(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        epsilon: float,
-        noise_budget: float | None,
-        uniforms: np.ndarray,
-    ) -> Entered:
-        """All of them, times their weight."""
-        return Entered(None, values * weights)
-
-    def enter_on_device(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Stretched too: the item factors were learned on that scale."""
-        return np.multiply(values, weights)
+    def target(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The rating times its weight."""
+        return np.asarray(values * weights)
 
     def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Divide by the weight."""
-        return np.divide(scores, weights) if self.rescale else scores
+        return np.asarray(scores / weights) if self.rescale else scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +204,9 @@ class Weight(Mechanism):
         """The largest budget."""
         return epsilon
 
-    def enter(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        epsilon: float,
-        noise_budget: float | None,
-        uniforms: np.ndarray,
-    ) -> Entered:
-        """All of them, with their weight as coefficient."""
-        return Entered(None, values, weights)
+    def coefficient(self, weights: np.ndarray) -> np.ndarray | None:
+        """The weight."""
+        return weights
 
 
 def _known(budgets: Budgets | None) -> Budgets:

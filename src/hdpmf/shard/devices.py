@@ -112,7 +112,7 @@ class Devices:
             reg_per_rating: Whether it acts once per rating (the sequential solver) or once (Algorithm 1).
             mechanism: How ratings enter. Nothing is sent, so nothing is sampled away.
         """
-        target = mechanism.enter_on_device(ratings.values, weights)
+        target = mechanism.target(ratings.values, weights)
         vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
         rated: list[np.ndarray] = []
         means = np.full(ratings.n_users, np.nan)
