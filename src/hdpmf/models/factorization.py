@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -23,28 +24,43 @@ from hdpmf.shard import Devices
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 
 
+@dataclass(eq=False, repr=False)
 class Factorization(Model):
     """Matrix factorization with some mechanism; see the subclasses.
+
+    Args:
+        n_factors: Length K of the latent vectors.
+        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
+        reg: Regularisation.
+        epochs: Passes over the ratings.
+        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
+            the form printed in the paper, which diverges on popular items.
+        early_stopping: End when validation has not improved for so many epochs, and keep the best.
+        n_threads: Threads; every core by default. The result does not depend on it.
+        rng: An int, a numpy Generator, or None for another result every time.
 
     Attributes:
         history_: One record per epoch.
     """
 
-    n_factors: int
-    learning_rate: float
-    reg: float
-    epochs: int
-    epsilon: float
-    solver: str
-    scale_steps: bool
-    h: str
-    noise: str
-    early_stopping: int | None
-    n_threads: int | None
-    rng: Any
-    history_: tuple[EpochRecord, ...]
+    n_factors: int = 10
+    learning_rate: float = 0.01
+    reg: float = 0.01
+    epochs: int = 100
+    _: KW_ONLY
+    solver: str = "batch"
+    scale_steps: bool = True
+    early_stopping: int | None = None
+    n_threads: int | None = None
+    rng: int | np.random.Generator | None = None
 
-    private: ClassVar[bool] = True
+    history_: tuple[EpochRecord, ...] = field(init=False)
+
+    # What only private methods can change; MF's plan needs a number for epsilon, and nothing reads it.
+    epsilon: ClassVar[float] = 1.0
+    h: ClassVar[str] = "auto"
+    noise: ClassVar[str] = "epoch"
 
     def fit(
         self,
@@ -101,9 +117,7 @@ class Factorization(Model):
         self._check_fitted()
         scale = self.catalogue_.scale
         if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
-            raise RatingsError(
-                f"the new ratings are on the scale {ratings.scale}, the model's is {scale}"
-            )
+            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
         if ratings.users.is_integer != self.devices_.users.is_integer:
             raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
@@ -169,178 +183,63 @@ class Factorization(Model):
 
 
 class MF(Factorization):
-    """Matrix factorization without privacy.
-
-    Args:
-        n_factors: Length K of the latent vectors.
-        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
-        reg: Regularisation.
-        epochs: Passes over the ratings.
-        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
-        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
-            the form printed in the paper, which diverges on popular items.
-        early_stopping: End when validation has not improved for so many epochs, and keep the best.
-        n_threads: Threads; every core by default. The result does not depend on it.
-        rng: An int, a numpy Generator, or None for another result every time.
-    """
-
-    epsilon = 1.0  # not a parameter: nothing is private here, and the plan wants a number
-    h = "auto"
-    noise = "epoch"
-    private = False
-
-    def __init__(
-        self,
-        n_factors: int = 10,
-        learning_rate: float = 0.01,
-        reg: float = 0.01,
-        epochs: int = 100,
-        *,
-        solver: str = "batch",
-        scale_steps: bool = True,
-        early_stopping: int | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.learning_rate = learning_rate
-        self.reg = reg
-        self.epochs = epochs
-        self.solver = solver
-        self.scale_steps = scale_steps
-        self.early_stopping = early_stopping
-        self.n_threads = n_threads
-        self.rng = rng
+    """Matrix factorization without privacy."""
 
     def _mechanism(self) -> Mechanism:
         return NoPrivacy()
 
 
-class _PrivateFactorization(Factorization):
-    """The parameters that the private methods share.
+@dataclass(eq=False, repr=False)
+class PrivateFactorization(Factorization):
+    """What the private methods share, beyond Factorization.
 
     Args:
-        n_factors: Length K of the latent vectors.
-        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
-        reg: Regularisation.
-        epochs: Passes over the ratings.
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this. NOMINAL: see ``privacy``.
-        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
-        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
-            the form printed in the paper, which diverges on popular items.
         h: The recommender's draws per ``item`` (the paper's text) or ``shared`` by all items (the published
             numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
         noise: Drawn anew in every ``epoch`` or ``once``.
-        early_stopping: End when validation has not improved for so many epochs, and keep the best.
-        n_threads: Threads; every core by default. The result does not depend on it.
-        rng: An int, a numpy Generator, or None for another result every time.
     """
 
-    def __init__(
-        self,
-        n_factors: int = 10,
-        learning_rate: float = 0.01,
-        reg: float = 0.01,
-        epochs: int = 100,
-        epsilon: float = 1.0,
-        *,
-        solver: str = "batch",
-        scale_steps: bool = True,
-        h: str = "auto",
-        noise: str = "epoch",
-        early_stopping: int | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.learning_rate = learning_rate
-        self.reg = reg
-        self.epochs = epochs
-        self.epsilon = epsilon
-        self.solver = solver
-        self.scale_steps = scale_steps
-        self.h = h
-        self.noise = noise
-        self.early_stopping = early_stopping
-        self.n_threads = n_threads
-        self.rng = rng
+    epsilon: float = 1.0  # type: ignore[misc]  # a constant without privacy, a parameter with it
+    _: KW_ONLY
+    h: str = "auto"  # type: ignore[misc]
+    noise: str = "epoch"  # type: ignore[misc]
 
 
-class DPMF(_PrivateFactorization):
+class DPMF(PrivateFactorization):
     """Everybody's noise at the smallest budget of anyone."""
 
     def _mechanism(self) -> Mechanism:
         return Uniform()
 
 
-class PDPMF(_PrivateFactorization):
+@dataclass(eq=False, repr=False)
+class PDPMF(PrivateFactorization):
     """Ratings below a threshold budget are sampled, the noise is set by the threshold.
 
     Args:
         threshold: ``mean``, ``min`` or ``max`` of the ratings' budgets, or a number.
-        **others: As for DPMF.
     """
 
-    def __init__(
-        self,
-        n_factors: int = 10,
-        learning_rate: float = 0.01,
-        reg: float = 0.01,
-        epochs: int = 100,
-        epsilon: float = 1.0,
-        *,
-        threshold: str | float = "mean",
-        solver: str = "batch",
-        scale_steps: bool = True,
-        h: str = "auto",
-        noise: str = "epoch",
-        early_stopping: int | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            n_factors, learning_rate, reg, epochs, epsilon, solver=solver, scale_steps=scale_steps, h=h,
-            noise=noise, early_stopping=early_stopping, n_threads=n_threads, rng=rng,
-        )  # fmt: skip
-        self.threshold = threshold
+    _: KW_ONLY
+    threshold: str | float = "mean"
 
     def _mechanism(self) -> Mechanism:
         return Sample(self.threshold)
 
 
-class HDPMF(_PrivateFactorization):
+@dataclass(eq=False, repr=False)
+class HDPMF(PrivateFactorization):
     """The paper's method: ratings are stretched by their weights, predictions rescaled.
 
     Args:
         mechanism: ``stretch`` (the paper) or ``weight`` (weighted residuals; more accurate at the same noise).
         rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation HDPMF-R.
-        **others: As for DPMF.
     """
 
-    def __init__(
-        self,
-        n_factors: int = 10,
-        learning_rate: float = 0.01,
-        reg: float = 0.01,
-        epochs: int = 100,
-        epsilon: float = 1.0,
-        *,
-        mechanism: str = "stretch",
-        rescale: bool = True,
-        solver: str = "batch",
-        scale_steps: bool = True,
-        h: str = "auto",
-        noise: str = "epoch",
-        early_stopping: int | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            n_factors, learning_rate, reg, epochs, epsilon, solver=solver, scale_steps=scale_steps, h=h,
-            noise=noise, early_stopping=early_stopping, n_threads=n_threads, rng=rng,
-        )  # fmt: skip
-        self.mechanism = mechanism
-        self.rescale = rescale
+    _: KW_ONLY
+    mechanism: str = "stretch"
+    rescale: bool = True
 
     def _mechanism(self) -> Mechanism:
         _require_one_of("mechanism", self.mechanism, ("stretch", "weight"))
