@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hdpmf.experiments import Cell, published
+from hdpmf.experiments.spec import PAPER_GRIDS
 from hdpmf.report.content import Content
 from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, words
 from hdpmf.report.ordering import Reversal, paper_pairs, reversals
@@ -89,8 +90,9 @@ def _grouped(rest: Sequence[Marked]) -> str:
             first = numbers[0]
             ours = first.cell.metrics[first.metric].mean
             shown = "diverged" if first.mark == "diverged" else four(ours)
+            more = "" if len(numbers) == 1 else f"{len(numbers)} numbers, among them "
             details.append(
-                f"{title} ({METRIC_LABELS[first.metric]} {shown} against {four(first.published.mean)}"
+                f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against {four(first.published.mean)}"
                 f" at K = {first.cell.factors})"
             )
         parts.append(f"{label} on {words(details)}")
@@ -117,11 +119,13 @@ def _order(content: Content) -> str:
     for (better, worse), found in ranked[:2]:
         datasets = dict.fromkeys(one.better.dataset_title for one in found)
         details = [f"{title} ({_values(found, title)})" for title in datasets]
-        parts.append(f"{better} beats {worse} on {words(details)}")
+        parts.append(f"{better} is ahead of {worse} on {words(details)}")
+    experiment = content.experiments["table3"]
+    grid = "the paper's own grid" if experiment.tuning.grids == PAPER_GRIDS else "the grid of this run"
     more = "" if len(ranked) <= 2 else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
     return (
-        "The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters chosen over the paper's "
-        f"own grid, {'; '.join(parts)}{more}."
+        f"The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters chosen over {grid}, "
+        f"{'; '.join(parts)}{more}."
     )
 
 
@@ -129,7 +133,7 @@ def _values(found: Sequence[Reversal], title: str) -> str:
     here = [one for one in found if one.better.dataset_title == title]
     return "; ".join(
         f"K = {one.better.factors}: {four(one.better.mse.mean)} against {four(one.worse.mse.mean)}, "
-        f"{p_value(one.test.p)}"
+        f"{p_value(one.test.p)}" + (", which may be chance" if one.test.p > 0.1 else "")
         for one in here
     )
 

@@ -48,7 +48,7 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
         + (" (reduced run)" if experiment.quick else "")
         + ". Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms PDPMF at 99\\% "
         "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%. $^\\dagger$ not in "
-        "the paper. Every $\\epsilon$ is nominal, except $^\\ddagger$: proved."
+        "the paper. $\\epsilon$ is nominal, except $^\\ddagger$ proved, $^\\S$ no privacy at all."
     )
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -81,9 +81,8 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
 
 
 def _name(cell: Cell) -> str:
-    marks = ("" if cell.in_paper else "\\dagger") + (
-        "\\ddagger" if cell.claim is not None and cell.claim.status == "proved" else ""
-    )
+    status = "" if cell.claim is None else cell.claim.status
+    marks = ("" if cell.in_paper else "\\dagger") + {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 

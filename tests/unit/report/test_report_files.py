@@ -82,7 +82,7 @@ def test_latex_follows_the_papers_layout(full_store):
     table = files["table3.tex"]
     assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in table
     assert table.count("\\multirow{7}{*}") == 4
-    assert "\\multirow{7}{*}{Yelp sample} & MF & " in table
+    assert "\\multirow{7}{*}{Yelp sample} & MF$^{\\S}$ & " in table
     with Store(full_store) as store:
         cells = collect(store, "table3")
     for cell in cells:
