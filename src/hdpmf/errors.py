@@ -6,6 +6,7 @@ The tree::
     ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, wrong columns, empty)
     ├── DatasetError           a data set that is absent, unreachable, or not what it should be
     ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1
+    │   └── UnsupportedEventError  a release that this privacy accountant cannot account for
     ├── ConfigError            an option with a value that makes no sense
     ├── NotFittedError         a model used before ``fit``
     ├── DivergedError          training ran away to infinity; the learning rate is too large
@@ -44,6 +45,10 @@ class PrivacyError(HdpmfError):
     """A privacy weight, ratio or budget is outside what it may be."""
 
     exit_code = 5
+
+
+class UnsupportedEventError(PrivacyError):
+    """A privacy accountant was asked about a release that it cannot account for."""
 
 
 class ConfigError(HdpmfError):

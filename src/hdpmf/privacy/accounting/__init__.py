@@ -1,0 +1,32 @@
+"""What privacy really costs: events say what was released, accountants what it costs, ``cost`` puts them together."""
+
+from hdpmf.privacy.accounting.accountants import (
+    epsilon_at,
+    epsilon_from_zcdp,
+    gaussian_distance,
+    guess,
+    pure,
+    renyi,
+    zcdp,
+)
+from hdpmf.privacy.accounting.costs import DELTA, Cost, cost
+from hdpmf.privacy.accounting.methods import METHODS
+from hdpmf.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
+
+__all__ = [
+    "DELTA",
+    "METHODS",
+    "NEIGHBOURS",
+    "UNITS",
+    "VIEWS",
+    "Cost",
+    "Setting",
+    "cost",
+    "epsilon_at",
+    "epsilon_from_zcdp",
+    "gaussian_distance",
+    "guess",
+    "pure",
+    "renyi",
+    "zcdp",
+]

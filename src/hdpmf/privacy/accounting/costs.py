@@ -1,0 +1,170 @@
+"""The front door: what a method costs a rating, an item's ratings or a user, against an observer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hdpmf.errors import ConfigError
+from hdpmf.privacy.accounting import accountants
+from hdpmf.privacy.accounting.events import Event, Repeated
+from hdpmf.privacy.accounting.methods import Covers, seen
+from hdpmf.privacy.accounting.setting import Neighbours, Setting, Subject, Unit, View, view_of
+
+CostStatus = Literal["proved", "nominal", "no guarantee"]
+
+DELTA = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an observer may learn.
+
+    Attributes:
+        method: Which method.
+        view: What the observer sees.
+        unit: One rating, an item's ratings, a user's.
+        neighbours: Their values, or whether they are there.
+        pure: Pure epsilon; infinite where none is finite.
+        zcdp: rho of zero-concentrated differential privacy.
+        epsilon_at_delta: The smallest proved epsilon at ``delta``.
+        delta: For that.
+        status: ``proved``; ``nominal`` where the numbers count one channel of several and are no guarantee; ``no
+            guarantee`` where no number is finite.
+        covers: ``everything`` or the ``direct channel``.
+        reason: Why.
+        reference: The page with the proof.
+        guess: How often an observer is right who guesses between two equally likely neighbours (as one star or
+            five): at most this, or exactly this for ``guess_is_exact``.
+        guess_is_exact: Whether the best observer reaches it (for ``covers='direct channel'``: through that channel
+            alone, so that in all it may do better).
+        event: What was released.
+    """
+
+    method: str
+    view: View
+    unit: Unit
+    neighbours: Neighbours
+    pure: float
+    zcdp: float
+    epsilon_at_delta: float
+    delta: float
+    status: CostStatus
+    covers: Covers
+    reason: str
+    reference: str
+    guess: float
+    guess_is_exact: bool
+    event: Event
+
+    def __str__(self) -> str:
+        return f"{self.in_numbers()} ({self.status})"
+
+    def in_numbers(self) -> str:
+        """The epsilon that there is, as people write it."""
+        if math.isinf(self.epsilon_at_delta):
+            return "no finite epsilon"
+        approximate = f"({number(self.epsilon_at_delta)}, {self.delta:g})"
+        if math.isinf(self.pure):
+            return f"no finite pure epsilon; {approximate}"
+        if self.epsilon_at_delta > 0.95 * self.pure:  # a delta for next to nothing only confuses
+            return f"epsilon {number(self.pure)}"
+        return f"epsilon {number(self.pure)}, or {approximate}"
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON: what is infinite is null."""
+        return {
+            "method": self.method,
+            "view": self.view,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "pure_epsilon": _finite(self.pure),
+            "zcdp_rho": _finite(self.zcdp),
+            "epsilon_at_delta": _finite(self.epsilon_at_delta),
+            "delta": self.delta,
+            "status": self.status,
+            "covers": self.covers,
+            "guess": self.guess,
+            "guess_is_exact": self.guess_is_exact,
+            "reason": self.reason,
+            "reference": self.reference,
+        }
+
+
+def cost(
+    method: str | Setting,
+    view: str = "messages",
+    *,
+    weight: float | Sequence[float] = 1.0,
+    n_raters: int | Sequence[int] = 100,
+    unit: str = "rating",
+    neighbours: str = "value",
+    releases: int = 1,
+    delta: float = DELTA,
+    h: Sequence[float] | None = None,
+    **settings: Any,
+) -> Cost:
+    """What a method costs against an observer.
+
+    Args:
+        method: Its name, or a Setting.
+        view: ``messages``, ``sums-h-known``, ``sums-h-hidden`` or ``final``.
+        weight: The rating's privacy weight; for an item or a user, one for each of its ratings.
+        n_raters: How many raters the rating's item has; for a user, one number for all or one per rating.
+        unit: ``rating``, ``item`` or ``user``: what differs.
+        neighbours: ``value`` or ``presence``: how.
+        releases: How many times all of it is done, with fresh noise.
+        delta: For ``epsilon_at_delta``.
+        h: The recommender's draws, rounds x factors of them; a typical run's where not given.
+        **settings: The rest of Setting: epsilon, factors, rounds, noise, u_norm, ...
+
+    Raises:
+        ConfigError: An unknown method, view or option.
+        PrivacyError: A number that cannot be.
+    """
+    if isinstance(method, Setting):
+        if settings or h is not None:
+            raise ConfigError("a Setting already has all options; give one or the other")
+        setting = method
+    else:
+        draws = None if h is None else tuple(map(float, h))
+        try:
+            setting = Setting(method, h_draws=draws, **settings)
+        except TypeError as error:
+            raise ConfigError(f"an option that the accounting does not know: {error}") from error
+    full_view = view_of(view)
+    subject = Subject.of(unit, neighbours, weight, n_raters)
+    found = seen(setting, full_view, subject)
+    event = found.event if releases == 1 else Repeated(found.event, releases)
+    rho = accountants.zcdp(event)
+    status: CostStatus = "proved" if found.covers == "everything" else "nominal"
+    return Cost(
+        method=setting.method,
+        view=full_view,
+        unit=subject.unit,
+        neighbours=subject.neighbours,
+        pure=accountants.pure(event),
+        zcdp=rho,
+        epsilon_at_delta=accountants.epsilon_at(event, delta),
+        delta=delta,
+        status="no guarantee" if math.isinf(rho) else status,
+        covers=found.covers,
+        reason=found.reason,
+        reference=found.reference,
+        guess=accountants.guess(event),
+        guess_is_exact=accountants.is_exact_guess(event),
+        event=event,
+    )
+
+
+def number(value: float) -> str:
+    """A cost as people read it: three digits, thousands apart."""
+    if math.isinf(value):
+        return "infinite"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,149 @@
+"""What is released, as immutable values. An event says what happened; what it costs, an accountant says.
+
+Every size is the change that one neighbour can make, in units of the noise: the events know nothing about ratings,
+weights or epsilon. Two neighbours differ in what ``methods`` was asked about (a rating's value, its presence, ...).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hdpmf.errors import PrivacyError
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Anything that an observer gets to see, or that keeps it from seeing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingSent(Event):
+    """Nothing that depends on the ratings leaves the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotected(Event):
+    """Something goes out that a neighbour changes and no noise covers.
+
+    Attributes:
+        why: One clause.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceSum(Event):
+    """Numbers with independent Laplace noise, each moved by the same amount.
+
+    An equal move of every coordinate is the worst way to spread a given Euclidean distance
+    (``proofs/theorem2.md``).
+
+    Attributes:
+        shift: How far one number moves, in scales of its noise.
+        coordinates: How many numbers.
+    """
+
+    shift: float
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        _check("shift", self.shift)
+        _check_count("coordinates", self.coordinates)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceRelease(Event):
+    """A whole number with discrete Laplace noise.
+
+    Attributes:
+        shift: How far it moves, in scales of its noise.
+    """
+
+    shift: float
+
+    def __post_init__(self) -> None:
+        _check("shift", self.shift)
+
+
+@dataclass(frozen=True, slots=True)
+class KNormRelease(Event):
+    """A vector with noise of density exp(-|x|_2 / b).
+
+    Attributes:
+        shift: How far it moves in Euclidean norm, in units of b.
+    """
+
+    shift: float
+
+    def __post_init__(self) -> None:
+        _check("shift", self.shift)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianGivenH(Event):
+    """Vectors with Gaussian noise whose variances the observer knows: the paper's Laplace noise to whoever knows h.
+
+    Attributes:
+        distance: How far they move together, in standard deviations.
+    """
+
+    distance: float
+
+    def __post_init__(self) -> None:
+        _check("distance", self.distance)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedBit(Event):
+    """One bit whose probabilities differ by at most a factor exp(budget)."""
+
+    budget: float
+
+    def __post_init__(self) -> None:
+        _check("budget", self.budget)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFixedOverRounds(Event):
+    """The same noise added to different numbers in every round: the difference of two rounds has none.
+
+    Attributes:
+        event: One round.
+        rounds: How many.
+    """
+
+    event: Event
+    rounds: int
+
+    def __post_init__(self) -> None:
+        _check_count("rounds", self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Event):
+    """The same kind of release several times, with fresh noise; later ones may depend on what earlier ones showed."""
+
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        _check_count("times", self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(Event):
+    """Several releases, with independent noise; later ones may depend on what earlier ones showed."""
+
+    events: tuple[Event, ...]
+
+
+def _check(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise PrivacyError(f"an event's {name} must be a finite number from 0, not {value}")
+
+
+def _check_count(name: str, value: int) -> None:
+    if value < 1:
+        raise PrivacyError(f"an event's {name} must be at least 1, not {value}")

@@ -1,0 +1,199 @@
+"""Every method and view as events: what the observer sees of the ratings that differ.
+
+For the paper's schemes this is the *direct channel* only: the gradient of the rating itself, with the user's vector
+held fixed. In truth that vector is fitted to all of the user's ratings, so that from the second round on each of them
+moves the gradients of all the user's other items too, by amounts that nothing bounds (item factors are not clipped).
+The numbers are therefore no guarantee; they are what one channel costs already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from hdpmf.errors import ConfigError
+from hdpmf.privacy.accounting import events as e
+from hdpmf.privacy.accounting.draws import inverse_sum_quantile
+from hdpmf.privacy.accounting.setting import Setting, Subject, View
+from hdpmf.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
+
+Covers = Literal["everything", "direct channel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an observer sees, and how sure that is.
+
+    Attributes:
+        event: The releases.
+        covers: Whether they are all that depends on the ratings.
+        reason: One or two sentences.
+        reference: Where it is proved, a page of ``hdpmf/privacy/proofs``.
+    """
+
+    event: e.Event
+    covers: Covers
+    reason: str
+    reference: str
+
+
+_INDIRECT = (
+    "Counts the rating's own gradients only; through the user's vector it moves the user's other messages as well, "
+    "which nothing bounds."
+)
+_LOCAL = "proofs/coding.md"
+_THEOREM = "proofs/theorem2.md"
+
+
+def seen(setting: Setting, view: View, subject: Subject) -> Seen:
+    """What an observer with this view sees of the subject's ratings."""
+    if setting.method not in _RULES:
+        raise ConfigError(f"unknown method {setting.method!r}; choose from {', '.join(_RULES)}")
+    return _RULES[setting.method](setting, view, subject)
+
+
+def _nothing(setting: Setting, view: View, subject: Subject) -> Seen:
+    return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user_mean.md")
+
+
+def _bare(why: str) -> Callable[[Setting, View, Subject], Seen]:
+    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+
+    return rule
+
+
+def _paper(weighted: bool) -> Callable[[Setting, View, Subject], Seen]:
+    """The paper's schemes; ``weighted`` where a rating's weight shrinks what it changes (HDPMF)."""
+
+    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
+        if subject.neighbours == "presence":
+            why = "which items a user rated, and how many rated an item, is sent without noise"
+            return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM)
+        if weighted:
+            budgets = [weight * setting.epsilon for weight in subject.weights]
+            note = ""
+        else:
+            most = setting.epsilon if setting.noise_budget is None else setting.noise_budget
+            budgets = [most for _ in subject.weights]
+            note = " The noise is set for all ratings alike."
+            if setting.method == "pdpmf":
+                note = (
+                    " Reckoned for a rating that the lot has kept: counts of kept ratings are sent, so that sampling "
+                    "hides nothing."
+                )
+        moves = [budget * setting.u_norm for budget in budgets]
+        return _gradients(setting, view, subject, moves, note)
+
+    return rule
+
+
+def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float], note: str) -> Seen:
+    """T rounds of noisy gradients. ``moves`` are the ratings' pure epsilons per round were h hidden."""
+    hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
+    rounds = setting.rounds
+    if setting.noise == "once" and rounds > 1:
+        one = _laplace_round(setting, subject, moves)
+        reason = (
+            "The same noise is added in every round, so the difference of two rounds has none."
+            if view != "final"
+            else "Noise drawn once has a proof only if the user vectors do not depend on the ratings, and here they do."
+        )
+        return Seen(e.NoiseFixedOverRounds(one, rounds), "everything", reason + note, _THEOREM)
+    if hidden:
+        event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
+        reason = "Laplace noise in every round, composed over the rounds."
+        if view == "final":
+            reason = "At most what all the sums together cost, from which the final model is computed; probably less."
+    else:
+        event = e.GaussianGivenH(_distance(setting, view, subject, moves))
+        reason = "Whoever knows h sees Gaussian noise with known variances; a small h is a round almost without noise."
+        if setting.h == "shared" and view in ("sums-h-hidden", "final"):
+            reason = "One h for all items shows in the spread over the items, so it does not count as hidden. " + reason
+    if view == "messages":
+        reason += " A user's own message carries only its share of the noise, 1 part in the number of raters."
+    return Seen(event, "direct channel", f"{reason} {_INDIRECT}{note}", _THEOREM)
+
+
+def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
+    """One round of sums, h hidden: K numbers with Laplace noise per item, each moved by move / K."""
+    together = [math.fsum(moves)] if subject.unit == "item" else moves
+    return e.Composed(tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together))
+
+
+def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]) -> float:
+    """How far apart the two worlds are, in standard deviations, given h.
+
+    Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over rounds of 1/h; n_j is 1
+    where only sums are seen.
+    """
+    k = setting.factors
+    if view != "messages":
+        raters = [1] * len(moves)
+        if subject.unit == "item":  # all in the same sum
+            moves, raters = [math.fsum(moves)], [1]
+    else:
+        raters = list(subject.raters)
+    squares = math.fsum(n * move**2 for n, move in zip(raters, moves, strict=True))
+    # Ratings of one item meet the same h; those of several items meet fresh ones, whose sum is steadier.
+    items = 1 if subject.unit == "item" else len(moves)
+    if setting.h_draws is not None:
+        inverse = math.fsum(1 / h for h in setting.h_draws)
+    else:
+        inverse = inverse_sum_quantile(items * setting.rounds * k, setting.h_quantile) / items
+    return math.sqrt(squares / (2 * k) * inverse / k)
+
+
+def _units(subject: Subject) -> list[float]:
+    """Weights as the one-round designs use them: whole 64ths, rounded down."""
+    return [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
+
+
+def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
+    if view == "messages":
+        why = "a single user's contribution has only its share of the noise, and that is mostly zero"
+        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, _LOCAL)
+    coding = make_ruler(setting.scale)
+    if setting.design == "A":
+        coding = make_coding(setting.coding, setting.scale, setting.epsilon)
+    channels = sum_channels(setting.design, coding, setting.epsilon)
+    units = _units(subject)
+    per_item = [math.fsum(units)] if subject.unit == "item" else units
+
+    def release(channel: Channel, moved: float) -> e.Event:
+        per_weight = channel.value_cost if subject.neighbours == "value" else channel.presence_cost
+        return e.DiscreteLaplaceRelease(float(per_weight) * moved)
+
+    parts = [release(channel, moved) for channel in (channels.score, channels.weight) for moved in per_item]
+    if channels.total is not None:
+        parts.append(release(channels.total, math.fsum(units)))
+    reason = "One round of secure sums with discrete Laplace noise; everything after is post-processing."
+    return Seen(e.Composed(tuple(parts)), "everything", reason, _LOCAL)
+
+
+def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
+    if subject.neighbours == "presence":
+        why = "which items a user rated is visible: there is a bit for each"
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _LOCAL)
+    parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(subject))
+    return Seen(e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", _LOCAL)
+
+
+_RULES: dict[str, Callable[[Setting, View, Subject], Seen]] = {
+    "mf": _bare("ratings are used without any noise"),
+    "hdpmf": _paper(True),
+    "hdpmf-w": _paper(True),
+    "hdpmf-r": _paper(True),
+    "pdpmf": _paper(False),
+    "dpmf": _paper(False),
+    "user-mean": _nothing,
+    "global-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
+    "hdp-sum": _sums,
+    "hdp-bit": _bits,
+}
+
+METHODS: tuple[str, ...] = tuple(_RULES)
+"""The methods that the accounting knows."""

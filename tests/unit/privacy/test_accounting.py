@@ -1,0 +1,195 @@
+"""Events, accountants and costs, with dp-accounting as an independent judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError
+from hdpmf.privacy import accounting
+from hdpmf.privacy.accounting import accountants, cost, events
+from hdpmf.privacy.accounting.draws import inverse_sum_quantile
+from hdpmf.privacy.accounting.gauss import normal_delta, normal_epsilon
+
+DELTA = 1e-5
+
+
+def pld_epsilon(event: Any, delta: float = DELTA, interval: float = 1e-3) -> float:
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(value_discretization_interval=interval)
+    assert isinstance(event, dp_accounting.DpEvent)
+    accountant.compose(event)
+    return float(accountant.get_epsilon(delta))
+
+
+@pytest.mark.parametrize("distance", [0.3, 1.0, 3.0, 8.0])
+def test_gaussians_cost_what_dp_accounting_says(distance: float) -> None:
+    import dp_accounting
+
+    theirs = pld_epsilon(dp_accounting.GaussianDpEvent(1 / distance))
+    ours = accounting.epsilon_at(events.GaussianGivenH(distance), DELTA)
+    assert ours == pytest.approx(theirs, rel=2e-3)
+    assert ours <= accounting.epsilon_from_zcdp(distance**2 / 2, DELTA)
+
+
+def test_composed_gaussians_too() -> None:
+    import dp_accounting
+
+    parts = (0.2, 0.7, 1.1)
+    theirs = pld_epsilon(dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(1 / one) for one in parts]))
+    ours = accounting.epsilon_at(events.Composed(tuple(map(events.GaussianGivenH, parts))), DELTA)
+    assert ours == pytest.approx(theirs, rel=2e-3)
+
+
+@pytest.mark.parametrize(("shift", "times"), [(1.0, 1), (0.1, 1000), (0.5, 40), (2.0, 5)])
+def test_laplace_is_never_undercharged(shift: float, times: int) -> None:
+    import dp_accounting
+
+    theirs = pld_epsilon(dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(1 / shift), times))
+    ours = accounting.epsilon_at(events.LaplaceSum(shift, times), DELTA)
+    assert theirs <= ours * (1 + 1e-6)
+    assert ours <= min(1.25 * theirs, shift * times)  # and not much overcharged either
+
+
+@pytest.mark.parametrize(("budget", "times"), [(0.3, 50), (1.0, 12)])
+def test_bits_and_discrete_laplace_are_never_undercharged(budget: float, times: int) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    # Two answers, flipped with probability p: dp-accounting's parameter is the chance of a random answer.
+    response = pld.from_randomized_response(2 / (1 + math.exp(budget)), 2, value_discretization_interval=1e-3)
+    theirs = response.self_compose(times).get_epsilon_for_delta(DELTA)
+    ours = accounting.epsilon_at(events.Repeated(events.RandomizedBit(budget), times), DELTA)
+    assert theirs * (1 - 1e-9) <= ours <= 1.2 * theirs
+    steps = 8
+    discrete = pld.from_discrete_laplace_mechanism(
+        budget / steps, sensitivity=steps, value_discretization_interval=1e-3
+    )
+    theirs = discrete.self_compose(times).get_epsilon_for_delta(DELTA)
+    ours = accounting.epsilon_at(events.Repeated(events.DiscreteLaplaceRelease(budget), times), DELTA)
+    assert theirs * (1 - 1e-9) <= ours
+
+
+def test_the_conversion_from_zcdp_is_dp_accountings() -> None:
+    from dp_accounting.rdp import rdp_privacy_accountant as rdp
+
+    orders = np.concatenate([np.linspace(1.01, 20, 4000), np.linspace(20, 400, 500)])
+    for rho in (0.01, 0.5, 5.0, 20.0, 400.0):
+        theirs, _ = rdp.compute_epsilon(orders, rho * orders, DELTA)
+        ours = accounting.epsilon_from_zcdp(rho, DELTA)
+        assert ours <= theirs * (1 + 1e-9)
+        assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+@given(st.floats(0.01, 200), st.floats(1e-12, 0.3))
+def test_the_gaussian_epsilon_inverts_its_delta(distance: float, delta: float) -> None:
+    epsilon = normal_epsilon(distance, delta)
+    assert epsilon == 0 or normal_delta(distance, epsilon) == pytest.approx(delta, rel=1e-4)
+
+
+@given(st.floats(1.05, 60), st.floats(1e-3, 20))
+def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
+    for event in (events.LaplaceSum(budget), events.RandomizedBit(budget), events.KNormRelease(budget)):
+        divergence = accounting.renyi(event, order)
+        assert -1e-12 <= divergence <= min(budget, order * budget**2 / 2) * (1 + 1e-9)
+
+
+@given(st.floats(1.05, 60), st.floats(1e-3, 5), st.floats(1e-3, 5))
+def test_spreading_a_move_evenly_is_the_worst(order: float, a: float, b: float) -> None:
+    even = math.sqrt((a**2 + b**2) / 2)
+    uneven = accounting.renyi(events.Composed((events.LaplaceSum(a), events.LaplaceSum(b))), order)
+    assert accounting.renyi(events.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
+
+
+def test_guessing() -> None:
+    assert accounting.guess(events.NothingSent()) == 0.5
+    assert accounting.guess(events.Unprotected("all")) == 1.0
+    assert accounting.guess(events.RandomizedBit(1.0)) == pytest.approx(math.e / (1 + math.e))
+    assert accounting.guess(events.GaussianGivenH(2.0)) == pytest.approx(0.8413447, rel=1e-6)
+
+
+@given(st.floats(0.01, 3), st.integers(1, 50))
+def test_guessing_is_bounded_from_the_true_total_variation(shift: float, times: int) -> None:
+    """The best guess against bits is known exactly: the majority."""
+    p = 1 / (1 + math.exp(-shift))
+    counts = np.arange(times + 1)
+    log_choose = np.array([math.lgamma(times + 1) - math.lgamma(k + 1) - math.lgamma(times - k + 1) for k in counts])
+    here = np.exp(log_choose + counts * math.log(p) + (times - counts) * math.log1p(-p))
+    best = (1 + np.abs(here - here[::-1]).sum() / 2) / 2
+    assert accounting.guess(events.Repeated(events.RandomizedBit(shift), times)) >= best * (1 - 1e-9)
+
+
+def test_events_are_immutable_and_checked() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        events.RandomizedBit(1.0).budget = 2.0  # type: ignore[misc]
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(PrivacyError):
+            events.LaplaceSum(bad)
+    with pytest.raises(PrivacyError):
+        events.Repeated(events.NothingSent(), 0)
+
+
+def test_what_an_accountant_cannot_handle_it_refuses() -> None:
+    class Rumour(events.Event):
+        """Not an event that anybody accounts for."""
+
+    for accountant in (accountants.pure, accountants.zcdp, accounting.gaussian_distance):
+        with pytest.raises(UnsupportedEventError, match="Rumour"):
+            accountant(events.Composed((events.NothingSent(), Rumour())))
+    with pytest.raises(UnsupportedEventError, match="LaplaceSum"):
+        accounting.gaussian_distance(events.LaplaceSum(1.0))
+    with pytest.raises(PrivacyError, match="order"):
+        accounting.renyi(events.NothingSent(), 1.0)
+    with pytest.raises(PrivacyError, match="delta"):
+        accounting.epsilon_at(events.NothingSent(), 0.0)
+
+
+def test_noise_fixed_over_rounds_costs_everything() -> None:
+    once = events.LaplaceSum(0.1)
+    assert accounting.pure(events.NoiseFixedOverRounds(once, 1)) == 0.1
+    for accountant in (accounting.pure, accounting.zcdp):
+        assert math.isinf(accountant(events.NoiseFixedOverRounds(once, 2)))
+    assert math.isinf(accounting.epsilon_at(events.NoiseFixedOverRounds(once, 2), DELTA))
+
+
+@pytest.mark.parametrize("n", [1, 30, 1000])
+def test_quantiles_of_the_draws(n: int) -> None:
+    drawn = (1 / np.random.default_rng(0).standard_exponential((4000, n))).sum(1)
+    for quantile in (0.1, 0.5, 0.9):
+        below = float((drawn < inverse_sum_quantile(n, quantile)).mean())
+        assert below == pytest.approx(quantile, abs=0.025)
+    if n == 1:
+        assert inverse_sum_quantile(1) == pytest.approx(1 / math.log(2), rel=1e-4)
+    with pytest.raises(PrivacyError):
+        inverse_sum_quantile(0)
+
+
+def test_bad_questions() -> None:
+    questions: list[tuple[dict[str, Any], type[HdpmfError]]] = [
+        ({"method": "magic"}, ConfigError),
+        ({"view": "magic"}, ConfigError),
+        ({"unit": "magic"}, ConfigError),
+        ({"neighbours": "magic"}, ConfigError),
+        ({"magic": 1}, ConfigError),
+        ({"noise": "magic"}, ConfigError),
+        ({"rounds": 0}, ConfigError),
+        ({"n_raters": 0}, ConfigError),
+        ({"weight": [0.5, 0.5]}, ConfigError),
+        ({"h": [1.0]}, ConfigError),
+        ({"weight": 0.0}, PrivacyError),
+        ({"weight": math.nan}, PrivacyError),
+        ({"epsilon": math.inf}, PrivacyError),
+        ({"noise_budget": -1.0}, PrivacyError),
+        ({"releases": 0}, PrivacyError),
+        ({"method": accounting.Setting("hdpmf"), "rounds": 3}, ConfigError),
+    ]
+    for question, error in questions:
+        with pytest.raises(error):
+            cost(**{"method": "hdpmf", **question})
