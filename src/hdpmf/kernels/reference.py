@@ -1,4 +1,4 @@
-"""The specification of the kernels: plain NumPy in float64, to be read and to be tested against. Never used to train."""
+"""The specification of the kernels: plain NumPy in float64, to read and to test against. Never used to train."""
 
 from __future__ import annotations
 
