@@ -134,7 +134,9 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """What goes into the JSON beside the results, so that a run can be repeated."""
-        return {
+        from hdpmf.models import METHODS
+
+        asked = {
             "solver": self.solver,
             "seed": self.seed,
             "factors": self.factors,
@@ -147,6 +149,8 @@ class Settings:
             "weights_seed": self.seed if self.weights_seed is None else self.weights_seed,
             "spec": _spec_values(self.spec or ()),
         }
+        # A method may have made up its mind, whatever was asked for.
+        return asked | {name: value for name, value in METHODS[self.method].fixed.items() if name in asked}
 
 
 def _spec_values(pairs: Sequence[str]) -> dict[str, float]:

@@ -10,14 +10,20 @@ from typing import Annotated
 
 import typer
 
-METHOD_NAMES = ("mf", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf", "user-mean", "global-mean")
+METHOD_NAMES = ("mf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "pdpmf", "dpmf", "user-mean", "global-mean")
 """The keys of ``hdpmf.models.METHODS``, which is too heavy to import for help (a test keeps them equal)."""
 
 DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
 """What ``hdpmf.ratings.dataset_names()`` returns (a test keeps them equal)."""
 
 _DEFAULT_RATE = {"batch": 0.01, "sequential": 0.005}
-_METHOD_RATES = {("batch", "hdpmf-w"): 0.05, ("sequential", "mf"): 0.01}
+_METHOD_RATES = {
+    ("batch", "hdpmf-w"): 0.05,
+    ("sequential", "mf"): 0.01,
+    # Few rounds, so large steps; it has one solver, whatever was asked for.
+    ("batch", "hdpmf-paid"): 0.1,
+    ("sequential", "hdpmf-paid"): 0.1,
+}
 
 
 def default_learning_rate(method: str, solver: str) -> float:

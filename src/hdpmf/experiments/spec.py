@@ -41,6 +41,8 @@ PRIVACY_NAMES = (
 PAPER_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
     "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
+    # Not in the paper: its ten rounds need larger steps.
+    "hdpmf-paid": {"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
 }
 
 

@@ -13,7 +13,7 @@ from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
-from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Sample, Stretch, Uniform, Weight
+from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
 from hdpmf.privacy.noise import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
@@ -233,7 +233,9 @@ class HDPMF(PrivateFactorization):
     """The paper's method: ratings are stretched by their weights, predictions rescaled.
 
     Args:
-        mechanism: ``stretch`` (the paper) or ``weight`` (weighted residuals; more accurate at the same noise).
+        mechanism: ``stretch`` (the paper), ``weight`` (weighted residuals; more accurate at the same noise) or
+            ``paid`` (the only one whose epsilon is a guarantee, where sums are secure: all rounds share the budget,
+            so use few epochs).
         rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation HDPMF-R.
     """
 
@@ -242,8 +244,21 @@ class HDPMF(PrivateFactorization):
     rescale: bool = True
 
     def _mechanism(self) -> Mechanism:
-        _require_one_of("mechanism", self.mechanism, ("stretch", "weight"))
-        return Stretch(self.rescale) if self.mechanism == "stretch" else Weight()
+        _require_one_of("mechanism", self.mechanism, ("stretch", "weight", "paid"))
+        return {"stretch": Stretch(self.rescale), "weight": Weight(), "paid": Paid()}[self.mechanism]
+
+    def _check_params(self, validation: Ratings | None) -> None:
+        super()._check_params(validation)
+        if self.mechanism == "paid":
+            # Each of these would void the guarantee: nobody can run the first as secure sums, the second is removed
+            # by subtracting two rounds, the third stops at a time that depends on ratings.
+            for wrong, what in (
+                (self.solver != "batch", "solver='batch'"),
+                (self.noise != "epoch", "noise='epoch'"),
+                (self.early_stopping is not None, "early_stopping=None"),
+            ):
+                if wrong:
+                    raise ConfigError(f"the mechanism 'paid' keeps its guarantee only with {what}")
 
 
 def _is_number(value: object) -> bool:

@@ -39,6 +39,13 @@ METHODS: dict[str, Method] = {
         Method("hdpmf", "HDPMF", HDPMF, "the paper's method: stretched ratings, rescaled predictions"),
         Method("hdpmf-w", "HDPMF-W", HDPMF, "HDPMF with weighted residuals", {"mechanism": "weight"}),
         Method("hdpmf-r", "HDPMF-R", HDPMF, "the paper's ablation: no rescaling", {"rescale": False}),
+        Method(
+            "hdpmf-paid",
+            "HDPMF, paid",
+            HDPMF,
+            "HDPMF whose epsilon is a guarantee where sums are secure: 10 rounds share it",
+            {"mechanism": "paid", "solver": "batch", "epochs": 10},
+        ),
         Method("pdpmf", "PDPMF", PDPMF, "ratings with small budgets are sampled"),
         Method("dpmf", "DPMF", DPMF, "everybody at the smallest budget"),
         Method("user-mean", "User mean", UserMean, "each user's own mean; nothing leaves the device"),

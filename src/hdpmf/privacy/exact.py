@@ -29,7 +29,7 @@ def below(words: Words, bounds: np.ndarray) -> np.ndarray:
     while len(redo):
         drawn[redo] = words(len(redo))
         redo = redo[drawn[redo] < floor[redo]]
-    return drawn % bounds
+    return np.asarray(drawn % bounds)
 
 
 def bernoulli_exp(words: Words, numerators: np.ndarray, denominator: int) -> np.ndarray:

@@ -69,9 +69,19 @@ class Mechanism(ABC):
     bounds_users = True
     """Whether user vectors must stay in the unit ball: the noise is calibrated to that."""
 
+    needs_h = True
+    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it (K-norm shares)."""
+
+    sends_fitted_vectors = True
+    """Whether gradients are made of the vectors fitted to ratings, or of stand-ins that know no rating's value."""
+
     @abstractmethod
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """The epsilon that sets the noise, or None for no noise."""
+
+    def round_budget(self, noise_budget: float, rounds: int) -> float:
+        """What of the budget one of so many rounds may cost. The paper gives every round all of it."""
+        return noise_budget
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
         """The probability with which each rating takes part, or None where all of them do."""
@@ -209,6 +219,32 @@ class Weight(Mechanism):
         return weights
 
 
+@dataclass(frozen=True, slots=True)
+class Paid(Weight):
+    """HDPMF with a price that is paid: W_ij epsilon for all rounds together, if only sums over users are seen.
+
+    Weighted residuals, K-norm noise in which the recommender has no hand, the budget divided among the rounds, and
+    gradients of stand-in vectors, which depend on what a user rated but not on how. The proof is in
+    ``proofs/hdpmf-paid.md``.
+    """
+
+    needs_h = False
+    sends_fitted_vectors = False
+
+    def round_budget(self, noise_budget: float, rounds: int) -> float:
+        """An equal part: pure epsilons add up."""
+        return noise_budget / rounds
+
+    def claim(self, epsilon: float) -> PrivacyClaim:
+        """Proved for secure sums."""
+        return PrivacyClaim(
+            epsilon,
+            "proved",
+            "sums over users (secure aggregation)",
+            "all rounds together, for a change of a rating's value; computed in floating-point numbers",
+        )
+
+
 def _known(budgets: Budgets | None) -> Budgets:
     if budgets is None or budgets.count == 0:
         raise PrivacyError("this mechanism sets its noise from the budgets of all ratings, and none were reported")
@@ -221,4 +257,5 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "sample": Sample,
     "stretch": Stretch,
     "weight": Weight,
+    "paid": Paid,
 }

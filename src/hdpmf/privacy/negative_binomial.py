@@ -41,7 +41,7 @@ class ShareTable:
 
     def find(self, prefix: int) -> int | None:
         """The value for a uniform number whose first bits are ``prefix``, or None where more bits are needed."""
-        place = bisect_right(self.low, prefix)  # type: ignore[arg-type]  # an array of integers is a sequence too
+        place = bisect_right(self.low, prefix)
         return None if place and prefix <= self.high[place - 1] else place
 
 

@@ -35,6 +35,30 @@ def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -
     return share
 
 
+def k_norm_scale(width: float, budget: float) -> float:
+    """Scale ``b`` of K-norm noise (density proportional to exp(-|x| / b)) on an item's summed gradient.
+
+    A change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at most ``2 W width`` where ``|u| <= 1``.
+
+    Args:
+        width: Delta, the width of the *public* rating scale.
+        budget: The epsilon of one round at weight 1.
+    """
+    if not (math.isfinite(budget) and budget > 0):
+        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
+    return 2.0 * width / budget
+
+
+def k_norm_shape(n_factors: int, part: np.ndarray) -> np.ndarray:
+    """Shape of the gamma variable behind a ``part`` of K-norm noise; parts that make up 1 add up to the whole.
+
+    ``sqrt(s) N(0, I)`` with ``s ~ Gamma((K + 1)/2 part, 2 b^2)`` has the characteristic function
+    ``(1 + b^2 |t|^2)^(-(K + 1)/2 part)``, and for part 1 that is the one of K-norm noise.
+    """
+    shape: np.ndarray = (n_factors + 1) / 2.0 * part
+    return shape
+
+
 class SimulationNoise:
     """Seeded randomness for simulations. It must never make noise that is released to anyone.
 
@@ -53,6 +77,10 @@ class SimulationNoise:
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:
         """N(0, 1) draws."""
         return self._generator.standard_normal(shape, dtype=np.float32)
+
+    def gammas(self, shapes: np.ndarray) -> np.ndarray:
+        """Gamma draws with these shapes and scale 1; 0 for a shape of 0."""
+        return self._generator.standard_gamma(shapes)
 
     def uniforms(self, n: int) -> np.ndarray:
         """Draws from [0, 1)."""

@@ -57,7 +57,7 @@ class Plan(_Message, frozen=True):
     epochs: int
     learning_rate: float
     reg: float
-    mechanism: Literal["none", "uniform", "sample", "stretch", "weight"]
+    mechanism: Literal["none", "uniform", "sample", "stretch", "weight", "paid"]
     epsilon: float
     scale_low: float
     scale_high: float

@@ -72,7 +72,8 @@ class Recommender:
         if self._round > self.plan.epochs + 1:
             raise ProtocolError("training is over")
         closing = self._round == self.plan.epochs + 1
-        h = None if closing or self._noise_budget is None else self._draw_h()
+        without_h = closing or self._noise_budget is None or not self._mechanism.needs_h
+        h = None if without_h else self._draw_h()
         return Round(number=self._round, item_factors=self._V, raters=self._raters, h=h)
 
     def aggregate(self, replies: Sequence[Gradients]) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq
 
+from hdpmf.kernels.grouping import Grouped
+
+_BLOCK = 8192
+_HALVINGS = 60
+
 
 def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None) -> np.ndarray:
     """The vector u that minimises ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <= bound``.
@@ -30,3 +35,39 @@ def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bou
         ceiling = float(np.linalg.norm(projected)) / bound + floor
         best = solution(float(brentq(excess, floor, ceiling)))
     return np.asarray(basis @ best, np.float32)
+
+
+def constrained_ridges(by_user: Grouped, factors: np.ndarray, ridge: float) -> np.ndarray:
+    """``constrained_ridge`` within the unit ball for every user at once, to the precision of the result."""
+    K = factors.shape[1]
+    matrix = factors.astype(np.float64)
+    vectors = np.zeros((by_user.n_rows, K), np.float32)
+    floor = max(ridge, 1e-12)
+    for first in range(0, by_user.n_rows, _BLOCK):
+        rows = range(first, min(first + _BLOCK, by_user.n_rows))
+        grams, sides = np.zeros((len(rows), K, K)), np.zeros((len(rows), K))
+        for place, row in enumerate(rows):
+            own = slice(by_user.start[row], by_user.start[row + 1])
+            rated = matrix[by_user.partner[own]]
+            grams[place], sides[place] = rated.T @ rated, rated.T @ by_user.target[own]
+        values, bases = np.linalg.eigh(grams)
+        projected = np.einsum("nkl,nk->nl", bases, sides)
+        strength = _strengths(np.maximum(values, 0.0), projected, floor)
+        solved = projected / (np.maximum(values, 0.0) + strength)
+        vectors[first : first + len(rows)] = np.einsum("nkl,nl->nk", bases, solved)
+    return vectors
+
+
+def _strengths(values: np.ndarray, projected: np.ndarray, floor: float) -> np.ndarray:
+    """The ridge of each row, at least ``floor``, that brings its solution into the unit ball."""
+
+    def too_long(strength: np.ndarray) -> np.ndarray:
+        return np.asarray(((projected / (values + strength)) ** 2).sum(axis=1, keepdims=True) > 1.0)
+
+    low = np.full((len(values), 1), floor)
+    high = np.where(too_long(low), np.linalg.norm(projected, axis=1, keepdims=True) + floor, floor)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        longer = too_long(middle)
+        low, high = np.where(longer, middle, low), np.where(longer, high, middle)
+    return high

@@ -10,12 +10,14 @@ from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Mechanism
-from hdpmf.privacy.noise import SimulationNoise, laplace_scale, noise_share
+from hdpmf.privacy.noise import SimulationNoise, k_norm_scale, k_norm_shape, laplace_scale, noise_share
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 from hdpmf.ratings import Ratings
+from hdpmf.shard.fold_in import constrained_ridges
 from hdpmf.shard.initial import initial_vectors
 from hdpmf.shard.outgoing import compose
+from hdpmf.shard.stand_in import stand_in_vectors
 
 
 class Shard:
@@ -51,6 +53,7 @@ class Shard:
         self._plan: Plan | None = None
         self._round = 0
         self._kept_noise: np.ndarray | None = None
+        self._raters: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"Shard({self._ratings.n_users} users)"
@@ -62,6 +65,8 @@ class Shard:
 
     def accept(self, plan: Plan) -> BudgetReport | None:
         """Agree to a plan, or refuse it; report budgets where the mechanism cannot do without."""
+        if self._round:
+            raise ProtocolError("training has begun; another plan would change what was agreed to")
         if MECHANISMS[plan.mechanism] is not type(self._mechanism):
             raise ProtocolError(
                 f"the plan wants the mechanism {plan.mechanism!r}, which is not the one chosen on this device"
@@ -122,13 +127,18 @@ class Shard:
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors of this round do not have the shape of the plan")
         closing = message.number == plan.epochs + 1
-        needs_noise = self._noise_budget is not None and not closing
-        if needs_noise and (message.h is None or not (message.h > 0).all()):
+        needs_h = self._noise_budget is not None and not closing and self._mechanism.needs_h
+        if needs_h and (message.h is None or not (message.h > 0).all()):
             raise ProtocolError("refused: without positive h for every item the gradients would go out without noise")
         if (message.raters < self._by_item.counts).any():
             raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
+        if self._raters is not None and not np.array_equal(message.raters, self._raters):
+            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
         V = pad(message.item_factors)
-        if message.number > 1:
+        if closing and not self._mechanism.sends_fitted_vectors:
+            # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
+            self._U = pad(constrained_ridges(self._by_user, message.item_factors, plan.reg))
+        elif message.number > 1:
             rate = learning_rate_at(plan.learning_rate, message.number - 1, plan.epochs)
             steps = np.full(self._by_user.n_rows, rate, np.float32)
             if plan.scale_steps:
@@ -136,6 +146,7 @@ class Shard:
             batch.step_users(self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers)
         self._V = V
         self._message = message
+        self._raters = message.raters
         self._round = message.number
 
     def contribute(self) -> Gradients:
@@ -143,7 +154,8 @@ class Shard:
         plan = self._expected_plan()
         if not 1 <= self._round <= plan.epochs:
             raise ProtocolError("there is no round to contribute to")
-        batch.item_gradients(self._by_item, self._U, self._V, self._gradient, self._workers)
+        U = self._U if self._mechanism.sends_fitted_vectors else stand_in_vectors(self._by_user, self._V)
+        batch.item_gradients(self._by_item, U, self._V, self._gradient, self._workers)
         sums = self._gradient[:, : plan.n_factors]
         if self._noise_budget is not None:
             sums = sums + self._noise_shares(plan, self._noise_budget)
@@ -158,12 +170,17 @@ class Shard:
         if self._kept_noise is not None:
             return self._kept_noise
         message = self._message
+        width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
+        part = self._by_item.counts / np.maximum(message.raters, 1)
+        normals = self._noise.normals((plan.n_items, plan.n_factors))
+        if not self._mechanism.needs_h:
+            gammas = self._noise.gammas(k_norm_shape(plan.n_factors, part))
+            spread = k_norm_scale(width, round_budget) * np.sqrt(2.0 * gammas)
+            return np.asarray(spread.astype(np.float32)[:, None] * normals)
         if message.h is None:
             raise PrivacyError("the round brought no h")
-        width = plan.scale_high - plan.scale_low
-        part = np.sqrt(self._by_item.counts / np.maximum(message.raters, 1)).astype(np.float32)
-        c = self._noise.normals((plan.n_items, plan.n_factors)) * part[:, None]
-        shares = noise_share(message.h, c, np.float32(laplace_scale(plan.n_factors, width, budget)))
+        c = normals * np.sqrt(part).astype(np.float32)[:, None]
+        shares = noise_share(message.h, c, np.float32(laplace_scale(plan.n_factors, width, round_budget)))
         if not plan.fresh_noise:
             self._kept_noise = shares
         return shares
