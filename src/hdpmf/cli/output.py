@@ -136,6 +136,7 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
         "epsilon_status": claim.status,
         "epsilon_view": claim.view,
         "epsilon_reason": claim.reason,
+        "epsilon_honest": claim.honest or None,
     }
 
 
@@ -143,9 +144,10 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     """A privacy claim for people."""
     if claim.epsilon is None:
         return f"Privacy: none; {claim.reason}."
+    honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
         f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
-        f"{claim.reason}."
+        f"{claim.reason}.{honest}"
     )
 
 

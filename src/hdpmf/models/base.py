@@ -62,7 +62,12 @@ class Model(Parameters, ABC):
     @property
     def privacy(self) -> PrivacyClaim:
         """What the model's epsilon is and what it stands on."""
-        return self._mechanism().claim(getattr(self, "epsilon", 0.0))
+        claim = self._mechanism().claim(getattr(self, "epsilon", 0.0))
+        if claim.status != "nominal":
+            return claim
+        from hdpmf.privacy.accounting import with_honest_cost
+
+        return with_honest_cost(claim, type(self).__name__.lower(), self.get_params())
 
     def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.

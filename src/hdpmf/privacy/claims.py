@@ -17,12 +17,14 @@ class PrivacyClaim:
         status: ``none`` (no protection), ``nominal`` (the paper's number, not a guarantee) or ``proved``.
         view: What the observer is assumed to see for the claim to mean anything.
         reason: One sentence.
+        honest: For a nominal epsilon: what an observer of the training gets, from the accountant.
     """
 
     epsilon: float | None
     status: Status
     view: str
     reason: str
+    honest: str = ""
 
     def __str__(self) -> str:
         if self.epsilon is None:

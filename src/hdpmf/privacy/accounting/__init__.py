@@ -9,7 +9,7 @@ from hdpmf.privacy.accounting.accountants import (
     renyi,
     zcdp,
 )
-from hdpmf.privacy.accounting.costs import DELTA, Cost, cost
+from hdpmf.privacy.accounting.costs import DELTA, Cost, cost, honest_line, with_honest_cost
 from hdpmf.privacy.accounting.methods import METHODS
 from hdpmf.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
 
@@ -26,7 +26,9 @@ __all__ = [
     "epsilon_from_zcdp",
     "gaussian_distance",
     "guess",
+    "honest_line",
     "pure",
     "renyi",
+    "with_honest_cost",
     "zcdp",
 ]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.privacy.accounting import accountants
 from hdpmf.privacy.accounting.events import Event, Repeated
-from hdpmf.privacy.accounting.methods import Covers, seen
+from hdpmf.privacy.accounting.methods import CAVEAT, Covers, seen
 from hdpmf.privacy.accounting.setting import Neighbours, Setting, Subject, Unit, View, view_of
+from hdpmf.privacy.claims import PrivacyClaim
 
 CostStatus = Literal["proved", "nominal", "no guarantee"]
 
@@ -35,6 +36,7 @@ class Cost:
             guarantee`` where no number is finite.
         covers: ``everything`` or the ``direct channel``.
         reason: Why.
+        caveat: What the numbers leave out, if anything.
         reference: The page with the proof.
         guess: How often an observer is right who guesses between two equally likely neighbours (as one star or
             five): at most this, or exactly this for ``guess_is_exact``.
@@ -54,6 +56,7 @@ class Cost:
     status: CostStatus
     covers: Covers
     reason: str
+    caveat: str
     reference: str
     guess: float
     guess_is_exact: bool
@@ -69,9 +72,17 @@ class Cost:
         approximate = f"({number(self.epsilon_at_delta)}, {self.delta:g})"
         if math.isinf(self.pure):
             return f"no finite pure epsilon; {approximate}"
-        if self.epsilon_at_delta > 0.95 * self.pure:  # a delta for next to nothing only confuses
+        if self.epsilon_at_delta >= 0.95 * self.pure:  # a delta for next to nothing only confuses
             return f"epsilon {number(self.pure)}"
         return f"epsilon {number(self.pure)}, or {approximate}"
+
+    def briefly(self) -> str:
+        """The smallest epsilon that there is, short enough for a table; a star where it takes ``delta``."""
+        if math.isinf(self.epsilon_at_delta):
+            return "unbounded"
+        if self.epsilon_at_delta >= 0.95 * self.pure:
+            return number(self.pure)
+        return f"{number(self.epsilon_at_delta)}*"
 
     def fields(self) -> dict[str, Any]:
         """For JSON: what is infinite is null."""
@@ -89,6 +100,7 @@ class Cost:
             "guess": self.guess,
             "guess_is_exact": self.guess_is_exact,
             "reason": self.reason,
+            "caveat": self.caveat or None,
             "reference": self.reference,
         }
 
@@ -152,11 +164,44 @@ def cost(
         status="no guarantee" if math.isinf(rho) else status,
         covers=found.covers,
         reason=found.reason,
+        caveat=CAVEAT if found.covers == "direct channel" else "",
         reference=found.reference,
         guess=accountants.guess(event),
         guess_is_exact=accountants.is_exact_guess(event),
         event=event,
     )
+
+
+def honest_line(setting: Setting, raters: int = 20) -> str:
+    """What the paper's epsilon really costs a rating of weight 1, in one line without a full stop."""
+    message, sums = cost(setting, "messages", n_raters=raters), cost(setting, "sums-h-known")
+    if message.status == "no guarantee":
+        return f"no guarantee: {message.reason[0].lower()}{message.reason[1:].rstrip('.')}"
+    whose = "a rating of weight 1"
+    if setting.method in ("dpmf", "pdpmf") and setting.noise_budget is None:
+        whose = f"noise set by a budget of {setting.epsilon:g} (less where it is set by less)"
+    return (
+        f"messages visible: {message.in_numbers()} for an item with {raters} raters; only sums visible, h known: "
+        f"{sums.in_numbers()}; both for {whose}, and counting its own gradients only"
+    )
+
+
+def with_honest_cost(claim: PrivacyClaim, method: str, params: Mapping[str, Any]) -> PrivacyClaim:
+    """A nominal claim with ``honest_line``, for a model of the paper with these parameters."""
+    solver, h = params.get("solver", "batch"), params.get("h", "auto")
+    shared = h == "shared" or (h == "auto" and solver == "sequential")
+    try:
+        setting = Setting(
+            method,
+            params["epsilon"],
+            params["n_factors"],
+            params["epochs"],
+            noise=params["noise"],
+            h="shared" if shared else "item",
+        )
+    except (PrivacyError, ConfigError):
+        return claim  # a model that cannot be fitted says so when it is
+    return replace(claim, honest=honest_line(setting))
 
 
 def number(value: float) -> str:

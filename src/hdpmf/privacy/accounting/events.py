@@ -38,7 +38,7 @@ class LaplaceSum(Event):
     """Numbers with independent Laplace noise, each moved by the same amount.
 
     An equal move of every coordinate is the worst way to spread a given Euclidean distance
-    (``proofs/theorem2.md``).
+    (``proofs/theorem-2.md``).
 
     Attributes:
         shift: How far one number moves, in scales of its noise.

@@ -39,12 +39,11 @@ class Seen:
     reference: str
 
 
-_INDIRECT = (
+CAVEAT = (
     "Counts the rating's own gradients only; through the user's vector it moves the user's other messages as well, "
     "which nothing bounds."
 )
-_LOCAL = "proofs/coding.md"
-_THEOREM = "proofs/theorem2.md"
+_THEOREM = "proofs/theorem-2.md"
 
 
 def seen(setting: Setting, view: View, subject: Subject) -> Seen:
@@ -55,7 +54,7 @@ def seen(setting: Setting, view: View, subject: Subject) -> Seen:
 
 
 def _nothing(setting: Setting, view: View, subject: Subject) -> Seen:
-    return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user_mean.md")
+    return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user-mean.md")
 
 
 def _bare(why: str) -> Callable[[Setting, View, Subject], Seen]:
@@ -114,7 +113,7 @@ def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float
             reason = "One h for all items shows in the spread over the items, so it does not count as hidden. " + reason
     if view == "messages":
         reason += " A user's own message carries only its share of the noise, 1 part in the number of raters."
-    return Seen(event, "direct channel", f"{reason} {_INDIRECT}{note}", _THEOREM)
+    return Seen(event, "direct channel", reason + note, _THEOREM)
 
 
 def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
@@ -146,6 +145,23 @@ def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]
     return math.sqrt(squares / (2 * k) * inverse / k)
 
 
+def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
+    reference = "proofs/hdpmf-paid.md"
+    if subject.neighbours == "presence":
+        why = "which items a user rated, and how many rated an item, is sent without noise"
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference)
+    if view == "messages":
+        why = "a single user's gradient has only its share of the noise, which is mostly far smaller than the rest"
+        reason = "Whoever sees the gradients before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, reference)
+    # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
+    moves = [weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights]
+    together = [math.fsum(moves)] if subject.unit == "item" else moves
+    event = e.Repeated(e.Composed(tuple(map(e.KNormRelease, together))), setting.rounds)
+    reason = "K-norm noise made by the users alone, divided among the rounds; what is sent knows no other rating."
+    return Seen(event, "everything", reason, reference)
+
+
 def _units(subject: Subject) -> list[float]:
     """Weights as the one-round designs use them: whole 64ths, rounded down."""
     return [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
@@ -155,7 +171,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     if view == "messages":
         why = "a single user's contribution has only its share of the noise, and that is mostly zero"
         reason = "Whoever sees the contributions before they are summed sees them almost without noise."
-        return Seen(e.Unprotected(why), "everything", reason, _LOCAL)
+        return Seen(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
     coding = make_ruler(setting.scale)
     if setting.design == "A":
         coding = make_coding(setting.coding, setting.scale, setting.epsilon)
@@ -171,15 +187,17 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     if channels.total is not None:
         parts.append(release(channels.total, math.fsum(units)))
     reason = "One round of secure sums with discrete Laplace noise; everything after is post-processing."
-    return Seen(e.Composed(tuple(parts)), "everything", reason, _LOCAL)
+    return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 
 def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
-        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _LOCAL)
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md")
     parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(subject))
-    return Seen(e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", _LOCAL)
+    return Seen(
+        e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", "proofs/hdp-bit.md"
+    )
 
 
 _RULES: dict[str, Callable[[Setting, View, Subject], Seen]] = {
@@ -187,6 +205,7 @@ _RULES: dict[str, Callable[[Setting, View, Subject], Seen]] = {
     "hdpmf": _paper(True),
     "hdpmf-w": _paper(True),
     "hdpmf-r": _paper(True),
+    "hdpmf-paid": _paid,
     "pdpmf": _paper(False),
     "dpmf": _paper(False),
     "user-mean": _nothing,

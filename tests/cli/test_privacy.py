@@ -1,0 +1,129 @@
+"""``hdpmf privacy explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Call
+
+from hdpmf.cli import options, privacy, privacy_words
+from hdpmf.models import METHODS
+from hdpmf.privacy import PrivacySpec, accounting
+from hdpmf.privacy.accounting.people import noise_budget, people, quantile
+
+
+def test_every_method_can_be_explained() -> None:
+    assert set(privacy.METHOD_NAMES) == set(accounting.METHODS)
+    assert set(options.METHOD_NAMES) <= set(accounting.METHODS)
+    assert set(METHODS) <= set(accounting.METHODS)
+    assert set(privacy_words.LEAVES) == set(privacy_words.NOT_PROTECTED)
+
+
+@pytest.mark.parametrize("method", privacy.METHOD_NAMES)
+def test_a_page_for_people(call: Call, method: str) -> None:
+    result = call("privacy", "explain", method)
+    assert result.code == 0
+    assert result.err == ""
+    for expected in ("What leaves the device.", "One star or five?", "strictest user", "median user", "most liberal"):
+        assert expected in result.out
+    assert "hidden" not in result.out or "(sums-h-hidden)" in result.out or not privacy_words.has_h(method)
+    lines = result.out.splitlines()
+    assert all(line == line.rstrip() and line.isprintable() and len(line) <= 120 for line in lines)
+    assert len(lines) <= 60  # one page
+    assert "Why: proofs/" in result.out or method in ("mf", "global-mean")
+
+
+def test_the_numbers_are_the_accountants(call: Call) -> None:
+    found = call(
+        "privacy", "explain", "hdpmf", "--epsilon", 2, "--rounds", 50, "--factors", 5, "--raters", 20, "--spec",
+        "epsilon_uc=0.2", "--ratings", 3, "--delta", 1e-6, "--json",
+    ).json  # fmt: skip
+    wanted = {(one["user"], one["view"], one["unit"], one["neighbours"]): one for one in found["costs"]}
+    strictest, _, liberal = people(PrivacySpec.paper(epsilon_uc=0.2))
+    for person in (strictest, liberal):
+        cost = accounting.cost(
+            "hdpmf", "messages", weight=person.weight, n_raters=20, epsilon=2.0, rounds=50, factors=5, delta=1e-6
+        )
+        one = wanted[person.name, "messages", "rating", "value"]
+        assert one["epsilon_at_delta"] == pytest.approx(cost.epsilon_at_delta)
+        assert one["guess"] == pytest.approx(cost.guess)
+    assert len(found["costs"]) == 3 * 4 * 4
+    assert wanted["median user", "final", "user", "value"]["status"] == "nominal"
+    assert wanted["median user", "messages", "rating", "presence"]["epsilon_at_delta"] is None
+
+
+def test_one_observer_and_uniform_weights(call: Call) -> None:
+    found = call("privacy", "explain", "hdp-sum", "--view", "sums", "--uniform-weights", "--releases", 2, "--json").json
+    value = next(one for one in found["costs"] if (one["unit"], one["neighbours"]) == ("rating", "value"))
+    assert (value["view"], value["status"], value["pure_epsilon"]) == ("sums-h-known", "proved", pytest.approx(2.0))
+    assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
+    page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--uniform-weights").out
+    assert "at most 73 %" in page
+    assert "every user" in page
+
+
+def test_the_picture(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "picture.png"
+    for method in ("hdpmf", "hdp-bit", "mf"):
+        result = call("privacy", "explain", method, "--plot", file)
+        assert result.code == 0
+        assert str(file) in result.out
+        assert file.read_bytes().startswith(b"\x89PNG")
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("magic",), 2, "magic"),
+        (("hdpmf", "--view", "magic"), 2, "view"),
+        (("hdpmf", "--epsilon", 0), 5, "epsilon"),
+        (("hdpmf", "--rounds", 0), 2, "rounds"),
+        (("hdpmf", "--raters", 0), 2, "--raters"),
+        (("hdpmf", "--ratings", 0), 2, "--ratings"),
+        (("hdpmf", "--releases", 0), 2, "--releases"),
+        (("hdpmf", "--delta", 2), 5, "delta"),
+        (("hdpmf", "--noise", "magic"), 2, "noise"),
+        (("hdpmf", "--h", "magic"), 2, "h must"),
+        (("hdp-sum", "--design", "B"), 2, "design"),
+        (("pdpmf", "--threshold", "magic"), 5, "threshold"),
+        (("hdpmf", "--spec", "f_xx=1"), 2, "f_xx"),
+        (("hdpmf", "--spec", "f_uc=0.5", "--uniform-weights"), 2, "--uniform-weights"),
+        (("hdpmf", "--plot", "no/such/folder/a.png"), 8, "no/such/folder"),
+    ],
+)
+def test_bad_options(call: Call, arguments: tuple[object, ...], code: int, said: str) -> None:
+    result = call("privacy", "explain", *arguments, "--json")
+    assert result.code == code
+    assert said in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_who_is_who_in_a_specification() -> None:
+    spec = PrivacySpec()
+    strictest, median, liberal = (person.weight for person in people(spec))
+    item = quantile(spec.item_groups, 0.5)
+    assert item == pytest.approx(0.5 + 0.5 * 0.17 / 0.33, abs=1e-6)
+    assert strictest == pytest.approx(0.1 * item)
+    assert median == pytest.approx((0.1 + 0.4 * 0.5 / 0.54) * item, abs=1e-6)
+    assert liberal == pytest.approx(item)
+    assert noise_budget("dpmf", spec, 2.0, "mean") == pytest.approx(0.02)
+    assert noise_budget("pdpmf", spec, 1.0, "max") == pytest.approx(1.0)
+    assert noise_budget("pdpmf", spec, 1.0, 0.3) == 0.3
+    users = 0.54 * 0.3 + 0.37 * 0.75 + 0.09
+    items = 0.33 * 0.3 + 0.33 * 0.75 + 0.34
+    assert noise_budget("pdpmf", spec, 1.0, "mean") == pytest.approx(users * items)
+    assert noise_budget("hdpmf", spec, 1.0, "mean") is None
+
+
+def test_wherever_an_epsilon_is_printed_its_price_is(call: Call, files: tuple[Path, Path]) -> None:
+    common = ("evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--epochs", 5)
+    page = call(*common).out
+    assert "NOMINAL" in page
+    assert "What it really costs: messages visible: no finite pure epsilon" in page
+    found = call(*common, "--json").json
+    assert found["epsilon_status"] == "nominal"
+    assert "20 raters" in found["epsilon_honest"]
+    assert call("evaluate", "user-mean", *common[2:6], "--json").json["epsilon_honest"] is None
+    assert "no guarantee" in call(*common, "--noise", "once", "--json").json["epsilon_honest"]
