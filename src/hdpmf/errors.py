@@ -12,6 +12,7 @@ The tree::
     ├── DivergedError          training ran away to infinity; the learning rate is too large
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
+    ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
     ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
@@ -79,6 +80,12 @@ class ProtocolError(HdpmfError):
     """A message is malformed, out of turn, or asks for more than it may."""
 
     exit_code = 6
+
+
+class SecureSumError(HdpmfError):
+    """A secure sum was refused or broken off; no device's vector was revealed."""
+
+    exit_code = 11
 
 
 class ModelFileError(HdpmfError):

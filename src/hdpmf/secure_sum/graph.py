@@ -1,0 +1,76 @@
+"""Who is whose neighbour: a ring in an order drawn from a public seed, each device joined to the nearest on both sides.
+
+This is the graph of Bell et al. (2020): every device has exactly ``degree`` neighbours, and as long as each survivor
+has more than half of its neighbours left, the survivors hang together (cutting a ring needs a gap of ``degree / 2``
+in a row, and whoever stands at the gap has then lost half of its neighbours). With few devices everyone is a neighbour
+of everyone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from hdpmf.secure_sum.primitives import add_mask, digest
+
+
+class NeighbourGraph:
+    """The neighbours of every participant.
+
+    Args:
+        participants: Their places on the roster, ascending.
+        degree: Neighbours of each; even, or one less than there are participants.
+        seed: 32 public bytes.
+    """
+
+    def __init__(self, participants: np.ndarray, degree: int, seed: bytes) -> None:
+        words = np.zeros(2 * len(participants), "<u4")
+        add_mask(words, seed)
+        # Sorting by 64 random bits is a uniform order (equal keys have a chance of n^2 / 2^65 and do no harm).
+        self._ring = participants[np.argsort(words.view("<u8"), kind="stable")].tolist()
+        self._place = {device: place for place, device in enumerate(self._ring)}
+        self._everyone = degree >= len(participants) - 1
+        self.degree = min(degree, len(participants) - 1)
+
+    @property
+    def ring(self) -> tuple[int, ...]:
+        """The devices in the order of the ring."""
+        return tuple(self._ring)
+
+    def of(self, device: int) -> tuple[int, ...]:
+        """The neighbours of a device, ascending. A neighbour's point for shares is its place here, from 1."""
+        place, n = self._place[device], len(self._ring)
+        if self._everyone:
+            return tuple(sorted(self._ring[:place] + self._ring[place + 1 :]))
+        half = self.degree // 2
+        steps = [*range(-half, 0), *range(1, half + 1)]
+        return tuple(sorted(self._ring[(place + step) % n] for step in steps))
+
+
+def graph_seed(beacon: bytes, roster: bytes) -> bytes:
+    """The seed of the graph. Nothing that the recommender is free to choose goes in besides the beacon."""
+    return digest(b"graph", beacon, roster)
+
+
+@lru_cache(maxsize=8)
+def neighbour_graph(participants: bytes, degree: int, seed: bytes) -> NeighbourGraph:
+    """The graph over the devices of a bitmap; kept, because a simulation asks for it once per device."""
+    return NeighbourGraph(read_bitmap(participants), degree, seed)
+
+
+def bitmap(devices: np.ndarray | list[int], n_roster: int) -> bytes:
+    """A set of devices as one bit per place on the roster."""
+    bits = np.zeros(n_roster, np.uint8)
+    bits[np.asarray(devices, np.int64)] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def read_bitmap(data: bytes) -> np.ndarray:
+    """The places whose bits are set, ascending."""
+    return np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
+
+
+def bitmap_size(n_roster: int) -> int:
+    """Bytes of a bitmap."""
+    return -(-n_roster // 8)

@@ -1,0 +1,221 @@
+"""The messages of a secure sum: frozen, versioned, checked when they are made, whoever made them.
+
+None of them says which device it comes from: the transport has authenticated the sender, and what has to convince
+another device is signed or sealed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hdpmf.errors import SecureSumError
+from hdpmf.secure_sum.graph import bitmap_size, read_bitmap
+from hdpmf.secure_sum.primitives import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, WORD, digest
+from hdpmf.secure_sum.roster import MAX_DEVICES
+from hdpmf.secure_sum.shamir import SHARE_BYTES
+
+VERSION = 1
+SESSION_BYTES = 16
+MAX_LENGTH = 1 << 24
+"""Words of a vector (64 MB)."""
+MAX_NEIGHBOURS = 1024
+SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
+"""A sealed pair of shares: of the self-mask's seed and of the mask key."""
+
+
+class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        """Raise SecureSumError where a field cannot be right."""
+
+    def _require(self, condition: bool, what: str) -> None:
+        if not condition:
+            raise SecureSumError(f"{type(self).__name__} refused: {what}")
+
+    def _require_bytes(self, name: str, size: int) -> None:
+        self._require(len(getattr(self, name)) == size, f"{name} must have {size} bytes")
+
+    def _require_parts(self, name: str, size: int) -> None:
+        parts: dict[int, bytes] = getattr(self, name)
+        self._require(len(parts) <= MAX_NEIGHBOURS, f"{name} has more entries than a device may have neighbours")
+        self._require(all(0 <= device < MAX_DEVICES for device in parts), f"{name} names a device outside any roster")
+        self._require(all(len(part) == size for part in parts.values()), f"{name} must have {size} bytes each")
+
+
+class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
+    """Common manners: unknown fields and other versions are refused; every message names its session."""
+
+    session: bytes
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise SecureSumError(
+                f"{type(self).__name__} is of version {self.version} of the secure sum, this side speaks {VERSION}; "
+                "bring both sides to the same release of hdpmf"
+            )
+        self._require_bytes("session", SESSION_BYTES)
+        self._check()
+
+
+class SumPlan(SumMessage, frozen=True):
+    """Recommender to devices: the sum that it proposes. All of it is public and signed along with every key.
+
+    Attributes:
+        roster: Digest of the roster.
+        participants: Bitmap of the devices that are asked.
+        length: Words of a vector.
+        neighbours: Neighbours of each device (everyone, where there are no more).
+        threshold: Of a device's neighbours, how many must still be there at the end.
+        minimum: Of all devices, over how many at least the sum is.
+        beacon: 32 public bytes that the neighbour graph is drawn from.
+    """
+
+    roster: bytes
+    participants: bytes
+    length: int
+    neighbours: int
+    threshold: int
+    minimum: int
+    beacon: bytes
+
+    def _check(self) -> None:
+        self._require_bytes("roster", KEY_BYTES)
+        self._require_bytes("beacon", KEY_BYTES)
+        self._require(len(self.participants) <= bitmap_size(MAX_DEVICES), "participants is longer than any roster")
+        self._require(1 <= self.length <= MAX_LENGTH, f"length must be from 1 to {MAX_LENGTH}")
+        n = self.n_participants
+        self._require(n >= 3, "a sum over fewer than 3 devices hides nothing")
+        self._require(1 <= self.neighbours <= MAX_NEIGHBOURS, f"neighbours must be from 1 to {MAX_NEIGHBOURS}")
+        self._require(self.neighbours % 2 == 0 or self.neighbours >= n - 1, "neighbours must be even")
+        # With half or fewer, the recommender could collect both kinds of shares of one device from two halves.
+        self._require(self.degree < 2 * self.threshold, "threshold must be more than half of the neighbours")
+        self._require(self.threshold <= self.degree, "threshold must not be more than the neighbours")
+        self._require(self.threshold < self.minimum <= n, "minimum must be more than threshold and at most everyone")
+
+    @property
+    def n_participants(self) -> int:
+        """How many devices are asked."""
+        return len(read_bitmap(self.participants))
+
+    @property
+    def degree(self) -> int:
+        """Neighbours that a device really has."""
+        return min(self.neighbours, self.n_participants - 1)
+
+    @property
+    def digest(self) -> bytes:
+        """What signatures and derived keys are bound to."""
+        numbers = (self.version, self.length, self.neighbours, self.threshold, self.minimum)
+        packed = b"".join(number.to_bytes(8, "little") for number in numbers)
+        return digest(b"plan", self.session, self.roster, self.participants, packed, self.beacon)
+
+
+class DeviceKeys(_Checked, frozen=True, array_like=True):
+    """The one-time public keys of a device, signed by its identity.
+
+    Attributes:
+        channel: For sealing shares to this device.
+        mask: For the masks it shares with its neighbours; its secret is what neighbours keep shares of.
+        commitment: Digest of the seed of its own mask, so that a wrong share cannot spoil the sum unnoticed.
+        signature: Of all that, the plan and the device's number.
+    """
+
+    channel: bytes
+    mask: bytes
+    commitment: bytes
+    signature: bytes
+
+    def _check(self) -> None:
+        for name in ("channel", "mask", "commitment"):
+            self._require_bytes(name, KEY_BYTES)
+        self._require_bytes("signature", SIGNATURE_BYTES)
+        self._require(self.channel != self.mask, "the two keys must differ")
+
+
+class Advertisement(SumMessage, frozen=True):
+    """Device to recommender: its one-time keys."""
+
+    keys: DeviceKeys
+
+
+class NeighbourKeys(SumMessage, frozen=True):
+    """Recommender to device: the keys of those of its neighbours that advertised."""
+
+    keys: dict[int, DeviceKeys]
+
+    def _check(self) -> None:
+        self._require(len(self.keys) <= MAX_NEIGHBOURS, "more keys than a device may have neighbours")
+
+
+class DealtShares(SumMessage, frozen=True):
+    """Device to recommender: for each neighbour, its pair of shares, sealed."""
+
+    sealed: dict[int, bytes]
+
+    def _check(self) -> None:
+        self._require_parts("sealed", SEALED_BYTES)
+
+
+class Inbox(SumMessage, frozen=True):
+    """Recommender to device: what its neighbours sealed for it. These are the ones it shares masks with."""
+
+    sealed: dict[int, bytes]
+
+    def _check(self) -> None:
+        self._require_parts("sealed", SEALED_BYTES)
+
+
+class MaskedVector(SumMessage, frozen=True):
+    """Device to recommender: its vector under all its masks; by itself uniformly random."""
+
+    words: bytes
+
+    def _check(self) -> None:
+        size = len(self.words)
+        self._require(0 < size <= MAX_LENGTH * WORD.itemsize and size % WORD.itemsize == 0, "words must be whole words")
+
+
+class Survivors(SumMessage, frozen=True):
+    """Recommender to devices: whose masked vectors arrived."""
+
+    survivors: bytes
+
+    def _check(self) -> None:
+        self._require(len(self.survivors) <= bitmap_size(MAX_DEVICES), "survivors is longer than any roster")
+
+
+class Confirmation(SumMessage, frozen=True):
+    """Device to recommender: its signature of the survivor list that it was told."""
+
+    signature: bytes
+
+    def _check(self) -> None:
+        self._require_bytes("signature", SIGNATURE_BYTES)
+
+
+class Confirmations(SumMessage, frozen=True):
+    """Recommender to device: its neighbours' signatures of the survivor list."""
+
+    signatures: dict[int, bytes]
+
+    def _check(self) -> None:
+        self._require_parts("signatures", SIGNATURE_BYTES)
+
+
+class Unmasking(SumMessage, frozen=True):
+    """Device to recommender: one share per neighbour, of the seed of a survivor or of the mask key of a lost one."""
+
+    seeds: dict[int, bytes]
+    keys: dict[int, bytes]
+
+    def _check(self) -> None:
+        self._require_parts("seeds", SHARE_BYTES)
+        self._require_parts("keys", SHARE_BYTES)
+        self._require(not self.seeds.keys() & self.keys.keys(), "both kinds of share of one device unmask its vector")
+
+
+ToDevice = SumPlan | NeighbourKeys | Inbox | Survivors | Confirmations
+ToRecommender = Advertisement | DealtShares | MaskedVector | Confirmation | Unmasking

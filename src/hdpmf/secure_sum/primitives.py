@@ -1,0 +1,131 @@
+"""The cryptographic parts, all of them from the ``cryptography`` package, each with one use.
+
+Every key is bound to the plan of its session (through the salt of the key derivation) and to who uses it with whom
+(through its info), so that nothing made for one place can be used in another.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+
+import numpy as np
+
+from hdpmf.errors import MissingExtraError, SecureSumError
+
+try:
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError as error:  # pragma: no cover - tested in a process of its own
+    raise MissingExtraError(
+        "secure sums need the package cryptography: pip install 'hdpmf[federation]' (or pip install cryptography)"
+    ) from error
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+DOMAIN = b"hdpmf secure sum v1 "
+WORD = np.dtype("<u4")
+"""A word of a vector: unsigned, 32 bits, little-endian on every machine."""
+
+# Masks are made and added in pieces that stay in the processor's cache.
+_BLOCK = 1 << 14
+_ZEROS = memoryview(bytes(_BLOCK * WORD.itemsize))
+_NO_NONCE = bytes(12)
+_COUNTER_AND_NONCE = bytes(16)
+
+
+def new_secret() -> bytes:
+    """32 bytes from the operating system."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def public_key(secret: bytes) -> bytes:
+    """The X25519 public key of a secret."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+class Agreement:
+    """One X25519 secret, ready to agree with many public keys."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(secret)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    def __repr__(self) -> str:
+        return "Agreement(...)"
+
+    def key(self, theirs: bytes, salt: bytes, info: bytes, size: int = KEY_BYTES) -> bytes:
+        """A key that only the owners of both secrets can compute."""
+        try:
+            shared = self._key.exchange(X25519PublicKey.from_public_bytes(theirs))
+        except ValueError:
+            raise SecureSumError("a device's public key is of low order; no honest device makes such a key") from None
+        return HKDF(SHA256(), size, salt, DOMAIN + info).derive(shared)
+
+
+def digest(label: bytes, *parts: bytes) -> bytes:
+    """SHA-256 of parts, each with its length, so that no two lists of parts run together to the same bytes."""
+    state = sha256(DOMAIN + label)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()
+
+
+def device_bytes(device: int) -> bytes:
+    """A device's place on the roster, as it goes into signatures and key derivations."""
+    return device.to_bytes(4, "little")
+
+
+def add_mask(total: np.ndarray, key: bytes, *, subtract: bool = False) -> None:
+    """Add the ChaCha20 keystream of ``key`` to ``total`` (words), or subtract it, in place, modulo 2^32.
+
+    The nonce is zero because a key makes one keystream in its life.
+    """
+    stream = Cipher(ChaCha20(key, _COUNTER_AND_NONCE), None).encryptor()
+    combine = np.subtract if subtract else np.add
+    buffer = np.empty(min(_BLOCK, len(total)), WORD)
+    for start in range(0, len(total), _BLOCK):
+        part = total[start : start + _BLOCK]
+        words = buffer[: len(part)]
+        stream.update_into(_ZEROS[: words.nbytes], words.view(np.uint8).data)
+        combine(part, words, out=part)
+
+
+def seal(key: bytes, plain: bytes) -> bytes:
+    """Encrypt and authenticate; the key is used for this one text."""
+    return ChaCha20Poly1305(key).encrypt(_NO_NONCE, plain, None)
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes:
+    """What was sealed, or a SecureSumError if a bit of it was changed."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(_NO_NONCE, sealed, None)
+    except InvalidTag:
+        raise SecureSumError("sealed shares do not open: they were changed on the way or made for another") from None
+
+
+def sign(secret: bytes, text: bytes) -> bytes:
+    """Ed25519 signature."""
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(text)
+
+
+def verifies(public: bytes, signature: bytes, text: bytes) -> bool:
+    """Whether the signature is that of the key's owner."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def identity_public(secret: bytes) -> bytes:
+    """The Ed25519 public key of an identity's secret."""
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()

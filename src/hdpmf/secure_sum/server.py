@@ -1,0 +1,249 @@
+"""The recommender's side of one secure sum. It is trusted with nothing: it carries messages and adds words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hdpmf.errors import SecureSumError
+from hdpmf.secure_sum.graph import bitmap, read_bitmap
+from hdpmf.secure_sum.messages import (
+    Advertisement,
+    Confirmation,
+    Confirmations,
+    DealtShares,
+    DeviceKeys,
+    Inbox,
+    MaskedVector,
+    NeighbourKeys,
+    SumPlan,
+    Survivors,
+    ToDevice,
+    ToRecommender,
+    Unmasking,
+)
+from hdpmf.secure_sum.plan import check_roster, graph_of, keys_text, survivors_text
+from hdpmf.secure_sum.primitives import WORD
+from hdpmf.secure_sum.roster import Roster
+from hdpmf.secure_sum.unmasking import remove_masks
+
+
+@dataclass(frozen=True)
+class SumResult:
+    """What a secure sum gives.
+
+    Attributes:
+        total: The sum of the survivors' vectors modulo 2^32, in words.
+        survivors: Places on the roster of the devices in the sum.
+    """
+
+    total: np.ndarray
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A step of the conversation: what is awaited, how it is taken in, and what follows when the step closes."""
+
+    expects: type
+    take: Callable[[int, Any], None]
+    close: Callable[[], dict[int, ToDevice]]
+
+
+class SecureSumServer:
+    """The recommender in one secure sum.
+
+    ``advance`` closes the current step and gives the messages of the next one, by device; ``receive`` takes replies.
+    The caller decides when to close a step (when ``waiting`` is empty, or at a deadline): who has not answered by then
+    has dropped out. When ``advance`` gives no more messages, ``result`` is there. A message that is refused changes
+    nothing; a step that cannot go on raises SecureSumError and ends the session with the sum still masked.
+
+    Only the sum of masked vectors is kept, so memory does not grow with devices times length.
+
+    Args:
+        plan: The sum to make (see ``propose``).
+        roster: The devices.
+    """
+
+    def __init__(self, plan: SumPlan, roster: Roster) -> None:
+        check_roster(plan, roster)
+        self.plan = plan
+        self._roster = roster
+        self._digest = plan.digest
+        self._graph = graph_of(plan)
+        self._neighbours = {device: self._graph.of(device) for device in read_bitmap(plan.participants).tolist()}
+        self._asked: frozenset[int] = frozenset()
+        self._answered: set[int] = set()
+        self._phases = [
+            _Phase(Unmasking, self._take_unmasking, self._finish),
+            _Phase(Confirmation, self._take_confirmation, self._pass_confirmations),
+            _Phase(MaskedVector, self._take_vector, self._list_survivors),
+            _Phase(DealtShares, self._take_shares, self._pass_shares),
+            _Phase(Advertisement, self._take_keys, self._pass_keys),
+        ]
+        self._keys: dict[int, DeviceKeys] = {}
+        self._sealed: dict[int, dict[int, bytes]] = {}
+        self._signatures: dict[int, bytes] = {}
+        self._answers: dict[int, Unmasking] = {}
+        self._total = np.zeros(plan.length, WORD)
+        self._dealers: frozenset[int] = frozenset()
+        self._survivors: frozenset[int] = frozenset()
+        self._started = False
+        self._result: SumResult | None = None
+
+    def __repr__(self) -> str:
+        awaited = self._phases[-1].expects.__name__ if self._phases else "nothing"
+        return f"SecureSumServer({len(self._neighbours)} devices, awaits {awaited})"
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Devices that have been asked in this step and have not answered."""
+        return self._asked - self._answered
+
+    @property
+    def result(self) -> SumResult:
+        """The sum, once there is one."""
+        if self._result is None:
+            raise SecureSumError("there is no sum: the session is not at its end, or was broken off")
+        return self._result
+
+    def receive(self, device: int, message: ToRecommender) -> None:
+        """Take a device's reply; ``device`` is whom the transport has authenticated."""
+        if not self._phases or not self._started:
+            raise SecureSumError("this session takes no messages: it has not begun, is at its end or was broken off")
+        phase = self._phases[-1]
+        if not isinstance(message, phase.expects):
+            raise SecureSumError(f"{type(message).__name__} is out of turn here; {phase.expects.__name__} was due")
+        if message.session != self.plan.session:
+            raise SecureSumError(f"{type(message).__name__} belongs to another session")
+        if device not in self._asked:
+            raise SecureSumError("the device is not on the roster, was not asked, or has dropped out before")
+        if device in self._answered:
+            raise SecureSumError(f"device {device} has answered already in this step")
+        phase.take(device, message)
+        self._answered.add(device)
+
+    def advance(self) -> dict[int, ToDevice]:
+        """Close the current step; the messages of the next, by device, or none at the end."""
+        if not self._started:
+            self._started = True
+            return self._ask(dict.fromkeys(self._neighbours, self.plan))
+        if not self._phases:
+            raise SecureSumError("this session is over; a new sum needs a new plan and a new SecureSumServer")
+        phase = self._phases.pop()
+        closed = False
+        try:
+            messages = phase.close()
+            closed = True
+        finally:
+            if not closed:
+                self._phases.clear()
+        return self._ask(messages)
+
+    def _ask(self, messages: dict[int, ToDevice]) -> dict[int, ToDevice]:
+        self._asked = frozenset(messages)
+        self._answered = set()
+        return messages
+
+    def _take_keys(self, device: int, message: Advertisement) -> None:
+        keys = message.keys
+        text = keys_text(self._digest, device, keys.channel, keys.mask, keys.commitment)
+        if not self._roster.verifies(device, keys.signature, text):
+            raise SecureSumError(f"the keys of device {device} are not signed by its identity on the roster")
+        self._keys[device] = keys
+
+    def _pass_keys(self) -> dict[int, ToDevice]:
+        there = self._well_connected(self._answered, "advertised keys")
+        return {
+            device: NeighbourKeys(
+                session=self.plan.session,
+                keys={peer: self._keys[peer] for peer in self._neighbours[device] if peer in there},
+            )
+            for device in sorted(there)
+        }
+
+    def _take_shares(self, device: int, message: DealtShares) -> None:
+        if message.sealed.keys() != {peer for peer in self._neighbours[device] if peer in self._asked}:
+            raise SecureSumError(f"device {device} did not deal a share to each of its neighbours")
+        self._sealed[device] = message.sealed
+
+    def _pass_shares(self) -> dict[int, ToDevice]:
+        self._dealers = self._well_connected(self._answered, "dealt shares")
+        messages: dict[int, ToDevice] = {
+            device: Inbox(
+                session=self.plan.session,
+                sealed={peer: self._sealed[peer][device] for peer in self._neighbours[device] if peer in self._dealers},
+            )
+            for device in sorted(self._dealers)
+        }
+        self._sealed.clear()
+        return messages
+
+    def _take_vector(self, device: int, message: MaskedVector) -> None:
+        words = np.frombuffer(message.words, WORD)
+        if len(words) != self.plan.length:
+            raise SecureSumError(f"device {device} sent {len(words)} words; the plan says {self.plan.length}")
+        self._total += words
+
+    def _list_survivors(self) -> dict[int, ToDevice]:
+        # Vectors are added as they come, so a survivor cannot be left out any more: all are well connected, or it ends.
+        survivors = frozenset(self._answered)
+        if self._well_connected(survivors, "sent vectors") != survivors:
+            raise SecureSumError("a device has lost too many neighbours; the sum is broken off and stays masked")
+        self._survivors = survivors
+        message = Survivors(session=self.plan.session, survivors=bitmap(sorted(survivors), len(self._roster)))
+        self._listed = message.survivors
+        return dict.fromkeys(sorted(survivors), message)
+
+    def _take_confirmation(self, device: int, message: Confirmation) -> None:
+        if not self._roster.verifies(device, message.signature, survivors_text(self._digest, device, self._listed)):
+            raise SecureSumError(f"device {device} did not sign the survivor list")
+        self._signatures[device] = message.signature
+
+    def _pass_confirmations(self) -> dict[int, ToDevice]:
+        there = self._well_connected(self._answered, "confirmed the survivors", self.plan.threshold + 1)
+        return {
+            device: Confirmations(
+                session=self.plan.session,
+                signatures={peer: self._signatures[peer] for peer in self._neighbours[device] if peer in there},
+            )
+            for device in sorted(there)
+        }
+
+    def _take_unmasking(self, device: int, message: Unmasking) -> None:
+        neighbours = self._dealers.intersection(self._neighbours[device])
+        alive = neighbours & self._survivors
+        if message.seeds.keys() != alive or message.keys.keys() != neighbours - alive:
+            raise SecureSumError(f"device {device} did not give one share for each of its neighbours")
+        self._answers[device] = message
+
+    def _finish(self) -> dict[int, ToDevice]:
+        remove_masks(
+            self._total, self._digest, self.plan.threshold, self._graph, self._keys, self._dealers, self._survivors,
+            self._answers,
+        )  # fmt: skip
+        self._total.flags.writeable = False
+        self._result = SumResult(self._total, tuple(sorted(self._survivors)))
+        self._answers.clear()
+        return {}
+
+    def _well_connected(
+        self, devices: set[int] | frozenset[int], what: str, minimum: int | None = None
+    ) -> frozenset[int]:
+        """Those that have at least the threshold of neighbours among themselves; the others cannot go on."""
+        there = set(devices)
+        while True:
+            weak = [one for one in there if len(there.intersection(self._neighbours[one])) < self.plan.threshold]
+            if not weak:
+                break
+            there.difference_update(weak)
+        minimum = self.plan.minimum if minimum is None else minimum
+        if len(there) < minimum:
+            raise SecureSumError(
+                f"{len(devices)} devices {what}, {len(there)} of them with enough neighbours; the sum needs "
+                f"{minimum} and is broken off"
+            )
+        return frozenset(there)
