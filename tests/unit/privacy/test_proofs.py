@@ -1,0 +1,183 @@
+"""Each mechanism that claims a guarantee has a page with its proof, and the page's constants are the code's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from importlib import import_module
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from hdpmf.kernels import reference
+from hdpmf.models import METHODS, make_model
+from hdpmf.privacy.accounting import VIEWS, cost
+from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels
+from hdpmf.privacy.mechanisms import Paid
+from hdpmf.privacy.noise import k_norm_scale, laplace_scale
+from hdpmf.ratings import RatingScale
+
+FOLDER = files("hdpmf.privacy") / "proofs"
+PAGES = sorted(page.name.removesuffix(".md") for page in FOLDER.iterdir() if page.name.endswith(".md"))
+SECTIONS = ("## Statement", "## Adjacency", "## Assumptions", "## Proof", "## What is *not* protected")
+STARS = RatingScale(1.0, 5.0, 1.0)
+
+
+def front_matter(page: str) -> tuple[dict[str, str], dict[str, float]]:
+    text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
+    match = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert match, f"{page} has no block of constants"
+    head, _, constants = match[1].partition("constants:\n")
+    facts = dict(line.split(": ", 1) for line in head.splitlines())
+    numbers = dict(line.strip().split(": ", 1) for line in constants.splitlines())
+    return facts, {name: float(value) for name, value in numbers.items()}
+
+
+PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved"]
+
+
+def test_the_methods_that_claim_a_guarantee_are_these() -> None:
+    assert {"hdp-sum", "hdp-bit", "hdpmf-paid", "user-mean"} >= set(PROVED) >= {"user-mean"}
+
+
+@pytest.mark.parametrize("method", PROVED)
+def test_a_claim_has_its_page(method: str) -> None:
+    assert method in PAGES
+    text = (FOLDER / f"{method}.md").read_text(encoding="utf-8")
+    positions = [text.find(section) for section in SECTIONS]
+    assert -1 not in positions
+    assert positions == sorted(positions)
+    facts, _ = front_matter(method)
+    assert facts["method"] == method
+    import_module(facts["module"])
+    # What the page, the claim and the accountant say is one thing.
+    claim = make_model(method).privacy
+    assert claim.view.startswith({"sums": "sums", "messages": "all messages"}[facts["view"]])
+    for view in VIEWS:
+        proved = facts["view"] == "messages" or view != "messages"
+        assert cost(method, view).status == ("proved" if proved else "no guarantee")
+
+
+@pytest.mark.parametrize("method", [*METHODS, "hdpmf-paid", "hdp-sum", "hdp-bit"])
+def test_references_lead_to_pages(method: str) -> None:
+    for view in VIEWS:
+        for neighbours in ("value", "presence"):
+            found = cost(method, view, neighbours=neighbours)
+            if found.status == "proved":
+                assert found.reference == f"proofs/{method}.md"
+            assert found.reference == "" or found.reference.removeprefix("proofs/").removesuffix(".md") in PAGES
+
+
+def _factor(neighbours: str) -> Callable[[str], float]:
+    def factor(method: str) -> float:
+        """The largest cost over weights and epsilons, per W epsilon; reached at W = 1."""
+        view = front_matter(method)[0]["view"]
+        ratios = [
+            cost(method, view, weight=weight, epsilon=epsilon, neighbours=neighbours).pure / (weight * epsilon)
+            for weight in (1.0, 0.5, 0.3, 0.02)
+            for epsilon in (0.1, 1.0, 4.0, 16.0)
+        ]
+        assert max(ratios) <= max(ratios[:4]) * (1 + 1e-9)
+        return ratios[0]
+
+    return factor
+
+
+def _laplace_moved(method: str) -> float:
+    """b = factor * sqrt(K) Delta / epsilon."""
+    return laplace_scale(9, 4.0, 0.5) / (3 * 4.0 / 0.5)
+
+
+def _gradient_factor(method: str) -> float:
+    """How far the gradient that is sent moves per W Delta |u|, from the readable kernel."""
+    only, u, v = np.zeros(1, np.int64), np.array([[0.6, 0.8]]), np.array([[0.3, -0.2]])
+    low, high = (reference.item_gradients(only, only, np.array([value]), np.array([0.5]), u, v) for value in (1.0, 5.0))
+    return float(np.linalg.norm(high - low) / (0.5 * 4.0))
+
+
+DERIVED: dict[str, Callable[[str], float]] = {
+    "value_factor": _factor("value"),
+    "presence_factor": _factor("presence"),
+    "share_e1": lambda _: float(sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost),
+    "share_em": lambda _: float(_total_cost()),
+    "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,
+    "soft_value_step": lambda _: make_coding("soft", STARS, 1.0).value_step,
+    "soft_presence_step": lambda _: make_coding("soft", STARS, 1.0).presence_step,
+    "ruler_value_step": lambda _: make_ruler(STARS).value_step,
+    "ruler_presence_step": lambda _: make_ruler(STARS).presence_step,
+    "laplace_factor": _laplace_moved,
+    "k_norm_factor": lambda _: k_norm_scale(4.0, 0.5) / (4.0 / 0.5),
+    "gradient_factor": _gradient_factor,
+    "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
+    "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,
+}
+
+
+def _total_cost() -> float:
+    total = sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).total
+    assert total is not None
+    return float(total.value_cost)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "README"])
+def test_the_pages_constants_are_the_codes(page: str) -> None:
+    _, constants = front_matter(page)
+    assert constants
+    for name, stated in constants.items():
+        if "." in name:
+            module, _, attribute = name.rpartition(".")
+            found = float(getattr(import_module(module), attribute))
+        else:
+            found = DERIVED[name](page)
+        assert found == pytest.approx(stated, rel=1e-9), name
+
+
+def test_the_readme_lists_every_page() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\((\S+)\.md\)", text)) == set(PAGES) - {"README"}
+
+
+@pytest.mark.parametrize("coding", ["soft", "threshold", "linear"])
+@pytest.mark.parametrize("scale", [STARS, RatingScale(0.5, 5.0, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, None)])
+@pytest.mark.parametrize("design", ["A", "S"])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
+def test_the_sums_cost_the_same_on_every_scale(coding: str, scale: RatingScale, design: str, epsilon: float) -> None:
+    """By brute force over pairs of ratings, not by the steps that the code computes the noise from."""
+    chosen = make_ruler(scale) if design == "S" else make_coding(coding, scale, epsilon)
+    ruler = make_ruler(scale)
+    channels = sum_channels(design, chosen, epsilon)
+    levels = np.linspace(scale.low, scale.high, 4001 if scale.step is None else round(scale.width / scale.step) + 1)
+    scores, lengths = chosen.encode(levels.astype(np.float32)), ruler.encode(levels.astype(np.float32))
+    total = math.inf if channels.total is None else float(channels.total.scale)
+    score, weight = float(channels.score.scale), float(channels.weight.scale)
+    ends = [0, len(levels) // 2, len(levels) - 1]
+    value = max(
+        64 * (np.abs(scores - scores[end]) / score + np.abs(lengths - lengths[end]) / total).max() for end in ends
+    )
+    presence = 64 * (np.abs(scores) / score + 1 / weight + np.abs(lengths) / total).max()
+    assert value == pytest.approx(epsilon)
+    assert presence == pytest.approx(0.75 * epsilon)
+
+
+def test_paid_rounds_add_up() -> None:
+    assert Paid().round_budget(2.0, 8) * 8 == pytest.approx(2.0)
+    assert cost("hdpmf-paid", "sums", rounds=7, epsilon=2.0, weight=0.5).pure == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("there", "stated"), [(1.0, 1.0), (0.99, 1.02), (0.9, 1.19), (0.8, 1.43), (0.5, 2.90)])
+def test_what_drop_outs_cost(there: float, stated: float) -> None:
+    """The table in hdp-sum.md: design S at W = epsilon = 1, five stars, with a part of the noise shares missing."""
+    channel = sum_channels("S", make_ruler(STARS), 1.0).score
+    scale, moved, n = float(channel.scale), 64 * channel.value_step, 1 << 15
+    k = np.arange(n)
+    steps = np.log((k[1:] - 1 + there) / k[1:]) - 1 / scale
+    one_side = np.exp(np.append(0.0, np.cumsum(steps)) + there * math.log(-math.expm1(-1 / scale)))
+    difference = np.fft.irfft(np.abs(np.fft.rfft(one_side, 2 * n)) ** 2, 2 * n)
+    law = np.concatenate([difference[n - 1 : 0 : -1], difference[:n]])
+    places = np.arange(-5 * int(scale), 5 * int(scale)) + n - 1
+    worst = np.abs(np.log(law[places] / law[places + moved])).max()
+    assert worst == pytest.approx(stated, abs=0.006)
+    text = (FOLDER / "hdp-sum.md").read_text(encoding="utf-8")
+    assert f"| {100 * there:.0f} % | {stated:.2f} |" in text
