@@ -11,13 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hdpmf.errors import HdpmfError
-    from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, UserMean, load_model, make_model
+    from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPBit, HDPSum, UserMean, load_model, make_model
     from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
     from hdpmf.ratings import Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
 
 _HOMES = {
     "hdpmf.errors": ("HdpmfError",),
-    "hdpmf.models": ("DPMF", "HDPMF", "MF", "PDPMF", "GlobalMean", "UserMean", "load_model", "make_model"),
+    "hdpmf.models": (
+        "DPMF",
+        "HDPMF",
+        "MF",
+        "PDPMF",
+        "GlobalMean",
+        "HDPBit",
+        "HDPSum",
+        "UserMean",
+        "load_model",
+        "make_model",
+    ),
     "hdpmf.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
     "hdpmf.ratings": (
         "RatingScale",
@@ -37,6 +48,8 @@ __all__ = [
     "PDPMF",
     "GlobalMean",
     "Group",
+    "HDPBit",
+    "HDPSum",
     "HdpmfError",
     "PrivacySpec",
     "PrivacyWeights",

@@ -10,7 +10,10 @@ from typing import Annotated
 
 import typer
 
-METHOD_NAMES = ("mf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "pdpmf", "dpmf", "user-mean", "global-mean")
+METHOD_NAMES = (
+    "mf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "pdpmf", "dpmf", "hdp-sum", "hdp-bit",
+    "user-mean", "global-mean",
+)  # fmt: skip
 """The keys of ``hdpmf.models.METHODS``, which is too heavy to import for help (a test keeps them equal)."""
 
 DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")

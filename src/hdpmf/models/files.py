@@ -29,15 +29,26 @@ from hdpmf.files import atomic_write
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
+from hdpmf.models.item_features import ItemFeatures
+from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
+from hdpmf.models.priors import Prior
+from hdpmf.protocol import ItemFacts
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
+from hdpmf.shard.device_fit import DeviceFit
 
 FORMAT_VERSION = 1
 
-_CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (MF, DPMF, PDPMF, HDPMF, UserMean, GlobalMean)}
+_CLASSES: dict[str, type[Model]] = {
+    kind.__name__: kind for kind in (MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean)
+}
 
 _PRIVATE_PARAMETERS = ("rng",)
+
+# What devices need of a one-round model to fit a new user; all of it is public.
+_FACTS = ("bias", "variance", "popularity", "patterns")
+_FIT = ("features", "offset", "weight", "precision", "mean_map")
 
 
 def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
@@ -79,6 +90,8 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
         model.devices_ = Devices(users=IdIndex(_ids(private["users"])), scale=scale, **state)
         if isinstance(model, GlobalMean):
             model.mean_ = float(public["mean"])
+        if isinstance(model, OneRound):
+            _restore_one_round(model, public["one_round"], factors, int(private["n_silent"]))
         _check_shapes(model)
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(
@@ -92,9 +105,10 @@ def _write_recommender(model: Model, folder: Path) -> None:
     claim = model.privacy
     public = {
         "model": type(model).__name__,
-        "parameters": {k: v for k, v in model.get_params().items() if k not in _PRIVATE_PARAMETERS},
+        "parameters": {k: _plain_param(v) for k, v in model.get_params().items() if k not in _PRIVATE_PARAMETERS},
         "privacy": {
             "epsilon": claim.epsilon, "status": claim.status, "view": claim.view, "reason": claim.reason,
+            "honest": claim.honest,
         },
         "scale": {"low": catalogue.scale.low, "high": catalogue.scale.high, "step": catalogue.scale.step},
         "items": catalogue.items.ids.tolist(),
@@ -102,9 +116,17 @@ def _write_recommender(model: Model, folder: Path) -> None:
     }  # fmt: skip
     if isinstance(model, GlobalMean):
         public["mean"] = model.mean_
-    _write_part(folder, "model.json", public, "factors.safetensors", {
-        "factors": catalogue.factors, "raters": catalogue.raters,
-    }, mode=0o644)  # fmt: skip
+    arrays = {"factors": catalogue.factors, "raters": catalogue.raters}
+    if isinstance(model, OneRound):
+        public["one_round"] = {
+            "mean": model.facts_.mean,
+            "catalogue": model.facts_.catalogue,
+            "feature_names": list(model.feature_names_),
+            "prior_origin": model.prior_origin_,
+        }
+        arrays |= {name: getattr(model.facts_, name) for name in _FACTS}
+        arrays |= {name: getattr(model.fit_, name) for name in _FIT}
+    _write_part(folder, "model.json", public, "factors.safetensors", arrays, mode=0o644)
 
 
 def _write_devices(model: Model, folder: Path) -> None:
@@ -115,6 +137,8 @@ def _write_devices(model: Model, folder: Path) -> None:
         "parameters": {k: v if isinstance(v, int) else None for k, v in seeds.items()},
         "users": devices.users.ids.tolist(),
     }
+    if isinstance(model, OneRound):
+        private["n_silent"] = model.n_silent_
     arrays = {
         "vectors": devices.vectors,
         "beta": devices.beta,
@@ -190,6 +214,36 @@ def _read_part(json_path: Path, tensor_path: Path) -> tuple[dict[str, Any], dict
         return facts, load(tensors)
     except SafetensorError as error:
         raise ModelFileError(f"{tensor_path} is not a safetensors file ({error})") from error
+
+
+def _restore_one_round(model: OneRound, public: dict[str, Any], arrays: dict[str, np.ndarray], n_silent: int) -> None:
+    facts: dict[str, Any] = {name: arrays[name] for name in _FACTS}
+    model.facts_ = ItemFacts(catalogue=public["catalogue"], mean=public["mean"], **facts)
+    model.fit_ = DeviceFit(**{name: arrays[name] for name in _FIT})
+    model.feature_names_ = tuple(public["feature_names"])
+    model.prior_origin_ = public["prior_origin"]
+    model.n_silent_ = n_silent
+    n_items, size = len(model.catalogue_.items), len(model.feature_names_)
+    fit = model.fit_
+    consistent = (
+        len(model.facts_.bias) == n_items
+        and fit.features.shape == (n_items, size)
+        and fit.offset.shape == fit.weight.shape == (n_items,)
+        and fit.precision.shape == (size, size)
+        and fit.mean_map.shape == (size, size + 2)
+        and model.catalogue_.factors.shape == (n_items, size + 1)
+    )
+    if not consistent:
+        raise ConfigError("the parts of the model do not fit each other")
+
+
+def _plain_param(value: Any) -> Any:
+    """A parameter as JSON has it; what a fit was made of is in the model already, by name and in numbers."""
+    if isinstance(value, ItemFeatures):
+        return "auto"
+    if isinstance(value, Prior):
+        return value.name
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _check_shapes(model: Model) -> None:

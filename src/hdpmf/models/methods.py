@@ -11,6 +11,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
+from hdpmf.models.one_round import HDPBit, HDPSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ METHODS: dict[str, Method] = {
         ),
         Method("pdpmf", "PDPMF", PDPMF, "ratings with small budgets are sampled"),
         Method("dpmf", "DPMF", DPMF, "everybody at the smallest budget"),
+        Method("hdp-sum", "HDP-Sum", HDPSum, "one round of secure sums; epsilon is proved where only sums are seen"),
+        Method("hdp-bit", "HDP-Bit", HDPBit, "one bit per rating; epsilon is proved against every message"),
         Method("user-mean", "User mean", UserMean, "each user's own mean; nothing leaves the device"),
         Method("global-mean", "Global mean", GlobalMean, "one number for everything; not private"),
     )

@@ -1,6 +1,6 @@
 """What a private shard and an untrusted recommender say to each other.
 
-This is the whole conversation::
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``)::
 
     recommender                                   shard
         Plan              ──────────────────────▶
@@ -20,23 +20,27 @@ from hdpmf.protocol.messages import (
     BudgetReport,
     Gradients,
     ItemCounts,
-    Message,
     Opening,
     Plan,
     Round,
 )
+from hdpmf.protocol.oneround import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.protocol.schedule import learning_rate_at
-from hdpmf.protocol.wire import decode, encode
+from hdpmf.protocol.wire import Message, decode, encode
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "BitContribution",
     "BudgetReport",
     "Gradients",
     "ItemCounts",
+    "ItemFacts",
     "Message",
     "Opening",
     "Plan",
     "Round",
+    "SumContribution",
+    "Survey",
     "decode",
     "encode",
     "learning_rate_at",

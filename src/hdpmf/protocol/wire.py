@@ -8,7 +8,11 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol.messages import Message
+from hdpmf.protocol.messages import Message as TrainingMessage
+from hdpmf.protocol.oneround import OneRoundMessage
+
+Message = TrainingMessage | OneRoundMessage
+"""Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""

@@ -124,10 +124,10 @@ class Devices:
                 ridge = reg * own.sum() if reg_per_rating else reg
                 bound = 1.0 if mechanism.bounds_users else None
                 vectors[user] = constrained_ridge(factors[items[own]], target[own], ridge, bound)
-        self._replace(ratings.users, vectors, beta, means, rated)
+        self.add_users(ratings.users, vectors, beta, means, rated)
         return vectors
 
-    def _replace(
+    def add_users(
         self,
         users: IdIndex,
         vectors: np.ndarray,

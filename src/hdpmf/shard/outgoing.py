@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import BudgetReport, Gradients, ItemCounts
+from hdpmf.protocol import BitContribution, BudgetReport, Gradients, ItemCounts, SumContribution
 
-Outgoing = TypeVar("Outgoing", BudgetReport, ItemCounts, Gradients)
+Outgoing = TypeVar("Outgoing", BudgetReport, ItemCounts, Gradients, SumContribution, BitContribution)
 
-_ALLOWED = (BudgetReport, ItemCounts, Gradients)
+_ALLOWED = (BudgetReport, ItemCounts, Gradients, SumContribution, BitContribution)
 
 
 def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:

@@ -1,0 +1,330 @@
+"""HDPSum and HDPBit: one round, a proved guarantee, and everything else on the device.
+
+A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public or privately
+released and whose user vectors never leave the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.kernels.threads import Workers
+from hdpmf.models.base import Callback, Model
+from hdpmf.models.device_features import device_features
+from hdpmf.models.item_features import ItemFeatures, fingerprint
+from hdpmf.models.priors import Prior, load_prior
+from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.privacy.coding import CURVES, make_coding
+from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
+from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.ratings import Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.shard.device_fit import DeviceFit, devices_after, predict, ratings_by_user
+
+Features = bool | str | PathLike[str] | ItemFeatures
+
+
+class OneRound(Model):
+    """What HDPSum and HDPBit share; see there.
+
+    Attributes:
+        facts_: What the recommender made of the answers and told all devices.
+        n_silent_: Ratings that sent nothing, because their weight is below 1/64.
+        prior_origin_: Where the population prior's numbers come from, or None without a prior.
+        feature_names_: The columns that each user's vector belongs to.
+    """
+
+    epsilon: float
+    coding: str
+    features: Features
+    prior: str | PathLike[str] | Prior | None
+    n_threads: int | None
+    rng: Any
+    facts_: ItemFacts
+    fit_: DeviceFit
+    n_silent_: int
+    prior_origin_: dict[str, Any] | None
+    feature_names_: tuple[str, ...]
+
+    codings: ClassVar[tuple[str, ...]] = ("auto", *CURVES)
+
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Run the one round, then fit every device.
+
+        Args:
+            train: Ratings to learn from.
+            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
+            validation: Not needed: nothing is tuned.
+            callbacks: Not called: there are no epochs.
+        """
+        self._check_params()
+        weights = PrivacyWeights.uniform(train) if weights is None else weights
+        features = self._item_features(train)
+        prior = load_prior(self.prior)
+        survey = self._survey(train, fingerprint(train.items, features))
+        shard = OneRoundShard(
+            train,
+            weights,
+            SimulatedNoise(seed_of(self.rng), stream=3),
+            epsilon=survey.epsilon,
+            catalogue=survey.catalogue,
+            simulation=True,
+        )
+        shard.accept(survey)
+        answer = shard.contribute()
+        facts = shard.check(self._post_process(survey, answer, None if features is None else features.matrix))
+        self._set_public(train, facts, features, prior)
+        by_user = ratings_by_user(train)
+        with Workers(self.n_threads) as workers:
+            vectors = self.fit_.fit(by_user, workers)
+        beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+        self.devices_ = devices_after(train, by_user, vectors, beta, gamma)
+        self.n_silent_ = shard.n_silent
+        return self
+
+    def fold_in(self, ratings: Ratings, weights: PrivacyWeights | float | None = None) -> np.ndarray:
+        """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing is paid.
+
+        Args:
+            ratings: The new users' ratings. Items that the model does not know are left out.
+            weights: Kept with the users; they do not change the fit.
+
+        Returns:
+            One vector per user of ``ratings``.
+        """
+        self._check_fitted()
+        scale, devices = self.catalogue_.scale, self.devices_
+        if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
+            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
+        if ratings.users.is_integer != devices.users.is_integer:
+            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+        items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
+        known = np.flatnonzero(items >= 0)
+        if len(known) == 0:
+            raise RatingsError("the model knows none of the rated items, so there is nothing to fit a vector to")
+        kept = ratings.take(known)
+        by_user = ratings_by_user(kept)
+        by_user.partner[:] = self.catalogue_.items.find(ratings.items.ids)[by_user.partner]
+        with Workers(self.n_threads) as workers:
+            vectors = self.fit_.fit(by_user, workers)
+        parts = weights if isinstance(weights, PrivacyWeights) else PrivacyWeights.uniform(ratings, weights or 1.0)
+        counts = by_user.counts
+        sums = np.bincount(kept.user_codes, kept.values, kept.n_users)
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        devices.add_users(
+            ratings.users,
+            vectors,
+            parts.for_users(ratings.users),
+            means,
+            np.split(by_user.partner, by_user.start[1:-1]),
+        )
+        return vectors
+
+    def _survey(self, train: Ratings, catalogue: str) -> Survey:
+        scale = train.scale
+        return Survey(
+            design=self._design(),  # type: ignore[arg-type]  # one of the three
+            coding=make_coding(self._coding(), scale, self.epsilon).name,  # type: ignore[arg-type]  # a curve's name
+            epsilon=float(self.epsilon),
+            n_items=train.n_items,
+            catalogue=catalogue,
+            contributors=train.n_users,
+            scale_low=scale.low,
+            scale_high=scale.high,
+            scale_step=scale.step,
+        )
+
+    def _design(self) -> str:
+        raise NotImplementedError
+
+    def _coding(self) -> str:
+        return self.coding
+
+    def _post_process(
+        self, survey: Survey, answer: SumContribution | BitContribution, features: np.ndarray | None
+    ) -> ItemFacts:
+        if isinstance(answer, BitContribution):
+            return facts_from_bits(survey, [answer], features, getattr(self, "patterns", 0))
+        return facts_from_sums(survey, [answer], features)
+
+    def _set_public(self, train: Ratings, facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None) -> None:
+        made = device_features(facts, features, prior, simple=self._design() == "S")
+        self.facts_, self.feature_names_, self.fit_ = facts, made.names, made.fit
+        self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
+        self.catalogue_ = Catalogue(
+            train.items,
+            made.fit.factors(train.scale),
+            np.ones(train.n_items, np.int64),
+            train.scale,
+            train.item_table,
+        )
+
+    def _item_features(self, train: Ratings) -> ItemFeatures | None:
+        wanted = self.features
+        if isinstance(wanted, ItemFeatures):
+            if len(wanted.matrix) != train.n_items:
+                raise ConfigError(
+                    f"the features are of {len(wanted.matrix)} items, the ratings of {train.n_items}; "
+                    "make them for the items of these ratings"
+                )
+            return wanted
+        if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
+            return ItemFeatures.read(wanted, train.items)
+        if wanted is False or (wanted == "auto" and train.item_table is None):
+            return None
+        if train.item_table is None:
+            raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
+        return ItemFeatures.of_table(train.item_table, train.items)
+
+    def _mechanism(self) -> Mechanism:
+        return NoPrivacy()  # predictions come back as they are; the privacy of this model is in ``privacy``
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger())
+
+    def _ever_rated(self) -> np.ndarray:
+        rated = np.zeros(len(self.catalogue_.items), bool)
+        rated[self.devices_.rated] = True
+        return rated
+
+    def _check_params(self) -> None:
+        number = isinstance(self.epsilon, (int, float, np.number)) and not isinstance(self.epsilon, bool)
+        if not (number and math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise PrivacyError(
+                f"epsilon must be a positive number, not {self.epsilon!r}; a budget of 0 allows nothing to be sent "
+                "(the user-mean method does without)"
+            )
+        if self.coding not in self.codings:
+            raise ConfigError(f"coding must be one of {', '.join(self.codings)}, not {self.coding!r}")
+
+
+class HDPSum(OneRound):
+    """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
+
+    Every rating has W_ij * epsilon pure differential privacy against a change of its value and three quarters of
+    that against its presence, where only sums over users are seen; which items a user rated is hidden too.
+
+    Args:
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        design: ``A`` (sharpened) or ``S`` (the simple one).
+        coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below epsilon 4.
+        features: Public item features: True or ``auto`` for the item table's genres and years, a file, an
+            ItemFeatures, or False.
+        prior: A population prior learned from public data: a shipped one by name, a file, or None.
+        n_threads: Threads; every core by default. The result does not depend on it.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        design: str = "A",
+        coding: str = "auto",
+        features: Features = "auto",
+        prior: str | PathLike[str] | Prior | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.design = design
+        self.coding = coding
+        self.features = features
+        self.prior = prior
+        self.n_threads = n_threads
+        self.rng = rng
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """Epsilon, proved for an observer of sums."""
+        return PrivacyClaim(
+            float(self.epsilon),
+            "proved",
+            "sums over users (secure aggregation)",
+            "every rating enters one sum once, with discrete Laplace noise; what else is computed never leaves devices",
+        )
+
+    def _design(self) -> str:
+        return self.design
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.design not in ("A", "S"):
+            raise ConfigError(f"design must be A or S, not {self.design!r}")
+
+
+class HDPBit(OneRound):
+    """One bit per rating: the recommender may see every message.
+
+    Every rating has W_ij * epsilon pure local differential privacy against the whole transcript. Which items a user
+    rated, and the weights, are visible.
+
+    Args:
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        coding: What the bit is about; ``auto`` is a threshold at four of five stars below epsilon 4, and the rating
+            itself from there on.
+        patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs
+            nothing; 0 leaves it unused.
+        features: As for HDPSum.
+        prior: As for HDPSum.
+        n_threads: As for HDPSum.
+        rng: As for HDPSum.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        coding: str = "auto",
+        patterns: int = 8,
+        features: Features = "auto",
+        prior: str | PathLike[str] | Prior | None = None,
+        n_threads: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.coding = coding
+        self.patterns = patterns
+        self.features = features
+        self.prior = prior
+        self.n_threads = n_threads
+        self.rng = rng
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """Epsilon, proved for an observer of everything that is sent."""
+        return PrivacyClaim(
+            float(self.epsilon),
+            "proved",
+            "all messages",
+            "every rating sends one randomised bit, once; what else is computed never leaves devices",
+        )
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if not isinstance(self.patterns, int) or isinstance(self.patterns, bool) or not 0 <= self.patterns <= 100:
+            raise ConfigError(f"patterns must be a whole number from 0 to 100, not {self.patterns!r}")
+
+    def _design(self) -> str:
+        return "L"
+
+    def _coding(self) -> str:
+        return "threshold" if self.coding == "auto" and self.epsilon < 4.0 else self.coding

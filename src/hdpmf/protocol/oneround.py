@@ -1,0 +1,137 @@
+"""The messages of the one-round designs.
+
+::
+
+    recommender                                   shard
+        Survey            ──────────────────────▶
+                          ◀──────────────────────   SumContribution or BitContribution, once in a rating's life
+        ItemFacts         ──────────────────────▶   (devices fit their own vectors; nothing is sent back)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from hdpmf.protocol.messages import _check_matrix, _Message, _positive
+
+
+class Survey(_Message, frozen=True):
+    """Recommender to shards: what is asked. Everything in it is public.
+
+    Attributes:
+        design: ``A`` or ``S`` (sums over users), ``L`` (one bit per rating).
+        coding: The public curve that ratings are coded by.
+        epsilon: The largest budget of a rating.
+        n_items: Items in the catalogue.
+        catalogue: Fingerprint of the item ids and their public features.
+        contributors: How many users' noise shares make the whole noise.
+        scale_low: Lower end of the public rating scale.
+        scale_high: Upper end of it.
+        scale_step: Its step, where it has one.
+    """
+
+    design: Literal["A", "S", "L"]
+    coding: Literal["soft", "threshold", "linear"]
+    epsilon: float
+    n_items: int
+    catalogue: str
+    contributors: int
+    scale_low: float
+    scale_high: float
+    scale_step: float | None
+
+    def _check(self) -> None:
+        self._require(_positive(self.epsilon), "epsilon must be a positive number")
+        self._require(self.n_items >= 1, "n_items must be at least 1")
+        self._require(self.contributors >= 1, "contributors must be at least 1")
+        self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
+        ends = (self.scale_low, self.scale_high)
+        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
+        step = self.scale_step
+        self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
+
+
+class SumContribution(_Message, frozen=True):
+    """Shard to recommender, through secure aggregation: whole numbers, summed over its users, with their noise.
+
+    Attributes:
+        scores: Per item, the weighted coded ratings.
+        weights: Per item, the weights.
+        total: The weighted ratings of all items together (0 where the design has none).
+    """
+
+    scores: np.ndarray
+    weights: np.ndarray
+    total: int
+
+    def _check(self) -> None:
+        for name in ("scores", "weights"):
+            array = getattr(self, name)
+            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+        self._require(len(self.scores) == len(self.weights), "scores and weights must be of the same items")
+
+
+class BitContribution(_Message, frozen=True):
+    """Shard to recommender: one randomised bit per rating. The recommender sees every one of them.
+
+    Attributes:
+        senders: Which device each bit comes from, counted within the shard: the recommender sees that anyway.
+        items: Position of each rating's item.
+        units: Its privacy weight in 64ths, from 1 to 64.
+        plus: 1 or 0.
+    """
+
+    senders: np.ndarray
+    items: np.ndarray
+    units: np.ndarray
+    plus: np.ndarray
+
+    def _check(self) -> None:
+        for name in ("senders", "items", "units", "plus"):
+            array = getattr(self, name)
+            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+            self._require(len(array) == len(self.items), f"{name} must be one per bit")
+        self._require(bool((self.items >= 0).all()), "items must be positions")
+        self._require(bool((self.senders >= 0).all()), "senders must be positions")
+        self._require(bool(((self.units >= 1) & (self.units <= 64)).all()), "units must be from 1 to 64")
+        self._require(bool(((self.plus == 0) | (self.plus == 1)).all()), "plus must be 0 or 1")
+
+
+class ItemFacts(_Message, frozen=True):
+    """Recommender to shards: what it made of the sums. Devices fit their own vectors to it.
+
+    Ratings are counted in stars here, whatever their scale: 1 for its lower end, 5 for its upper.
+
+    Attributes:
+        catalogue: The survey's fingerprint.
+        mean: Mean rating.
+        bias: Per item, how much better than the mean it is rated.
+        variance: Per item, how uncertain that is.
+        popularity: Per item, the weights of its raters, estimated.
+        patterns: Per item, a row of further factors that the recommender found; it may have no columns.
+    """
+
+    catalogue: str
+    mean: float
+    bias: np.ndarray
+    variance: np.ndarray
+    popularity: np.ndarray
+    patterns: np.ndarray
+
+    def _check(self) -> None:
+        self._require(math.isfinite(self.mean), "mean must be finite")
+        for name in ("bias", "variance", "popularity"):
+            array = getattr(self, name)
+            self._require(array.ndim == 1, f"{name} must be a vector")
+            _check_matrix(self, name, array[None])
+            self._require(len(array) == len(self.bias), f"{name} must be one per item")
+        _check_matrix(self, "patterns", self.patterns)
+        self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
+        self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
+        self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
+
+
+OneRoundMessage = Survey | SumContribution | BitContribution | ItemFacts

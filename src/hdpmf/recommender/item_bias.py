@@ -1,0 +1,240 @@
+"""From released sums or bits to item biases. Post-processing only: it can be changed without asking anyone.
+
+Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves all scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import ProtocolError
+from hdpmf.privacy.coding import (
+    MEAN_SHARE,
+    WEIGHT_SCALE,
+    WEIGHT_UNITS,
+    Coding,
+    Curve,
+    bit_height,
+    make_coding,
+    make_ruler,
+)
+from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.ratings import RatingScale
+from hdpmf.recommender.deconvolution import deconvolve
+from hdpmf.recommender.patterns import rating_patterns
+
+STARS = 4.0
+"""Width of the scale in stars."""
+
+MIDDLE = 3.0
+
+SPREAD = 0.2
+"""Variance of item biases around what their features say, before anything is seen (stars squared)."""
+
+_SPREAD_RANGE = (0.05, 0.5)
+_WEIGHT_RATIO = 0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
+_FEATURE_RIDGE = 1.0
+_ROUNDS = 8
+_GRID = np.linspace(-3.5, 3.5, 25)
+_HEAD = 0.25
+_PRIOR_STRENGTH = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Noisy sums in real units.
+
+    Attributes:
+        scores: Per item, the sum of weight times centred coded rating.
+        weights: Per item, the sum of weights.
+        mean: Mean rating of all, in stars.
+    """
+
+    scores: np.ndarray
+    weights: np.ndarray
+    mean: float
+
+
+def add_up(survey: Survey, contributions: list[SumContribution]) -> Observed:
+    """What the secure sum gives: the contributions of all shards together, in real units."""
+    if any(len(one.scores) != survey.n_items for one in contributions):
+        raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
+    coding = coding_of(survey)
+    ruler = make_ruler(coding.scale)
+    scores = np.sum([one.scores for one in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
+    weights = np.sum([one.weights for one in contributions], axis=0) / WEIGHT_UNITS
+    total = sum(one.total for one in contributions) * (ruler.unit / WEIGHT_UNITS)
+    if survey.design == "S":
+        total = float(scores.sum())
+    mean = MIDDLE + STARS * total / max(float(weights.sum()), 1.0)
+    return Observed(scores, weights, float(np.clip(mean, 1.0, 1.0 + STARS)))
+
+
+def coding_of(survey: Survey) -> Coding:
+    """The coding that a survey asks for; design S sends ratings as they are."""
+    scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
+    return make_ruler(scale) if survey.design == "S" else make_coding(survey.coding, scale, survey.epsilon)
+
+
+def facts_from_sums(survey: Survey, contributions: list[SumContribution], features: np.ndarray | None) -> ItemFacts:
+    """Item facts from secure sums.
+
+    Args:
+        survey: What was asked.
+        contributions: The answers.
+        features: Public features of the items, one row each, or None.
+    """
+    observed = add_up(survey, contributions)
+    if survey.design == "S":
+        return _facts(survey, observed.mean, *_simple(observed, survey.epsilon))
+    known = deconvolve(observed.weights, WEIGHT_SCALE / survey.epsilon)
+    noise_scale = 1.0 / (survey.epsilon * float(1 - MEAN_SHARE))
+    curve = coding_of(survey).curve
+    level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
+    slopes = curve.slope * known.mean
+    spread = curve.within * _WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2
+    regression = _regress(observed.scores - level * known.mean, slopes, spread + 2.0 * noise_scale**2, features)
+    bias, variance = _posterior(observed.scores, level, known.size_biased, curve, noise_scale, *regression)
+    return _facts(survey, observed.mean, bias, variance, known.size_biased)
+
+
+def facts_from_bits(
+    survey: Survey, contributions: list[BitContribution], features: np.ndarray | None, n_patterns: int = 0
+) -> ItemFacts:
+    """Item facts from bits: inverse-variance weighted means per item, shrunk towards what else is known of it.
+
+    Who rated what is in plain sight in this design, so it is used: how often an item was rated, and ``n_patterns``
+    factors of who rates it with whom.
+    """
+    coding, n = coding_of(survey), survey.n_items
+    items = np.concatenate([one.items for one in contributions])
+    units = np.concatenate([one.units for one in contributions])
+    if len(items) and int(items.max()) >= n:
+        raise ProtocolError(f"a bit is about an item that the survey's {n} do not have")
+    signs = 2.0 * np.concatenate([one.plus for one in contributions]) - 1.0
+    heights = bit_height(units, survey.epsilon)
+    precision = np.bincount(items, heights**-2, n)
+    scores = np.bincount(items, signs / heights, n)
+    popularity = np.bincount(items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
+    patterns = rating_patterns(_senders(contributions), items, n, n_patterns)
+    known = [np.log(np.maximum(popularity, 0.3))[:, None], patterns]
+    known += [] if features is None else [features]
+    curve = coding.curve
+    level = scores.sum() / max(float(precision.sum()), 1e-9)
+    prior, spread = _regress(
+        scores - level * precision, curve.slope * precision, np.maximum(precision, 1e-9), np.column_stack(known)
+    )
+    variance = 1.0 / (curve.slope**2 * precision + 1.0 / spread)
+    bias = prior + variance * curve.slope * (scores - precision * (level + curve.slope * prior))
+    return _facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
+
+
+def _senders(contributions: list[BitContribution]) -> np.ndarray:
+    """One number per device over all shards."""
+    sizes = [int(one.senders.max()) + 1 if len(one.senders) else 0 for one in contributions]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    return np.concatenate([one.senders + start for one, start in zip(contributions, starts, strict=False)])
+
+
+def _mean_from_level(level: float, coding: str) -> float:
+    """The mean rating that goes with a mean of the curve, by constants of star ratings in general.
+
+    A bit says nothing else about the mean; devices correct the rest by their own intercepts.
+    """
+    at, mean, per_star = _LEVELS[coding]
+    return float(np.clip(mean + (np.clip(level, -0.5, 0.5) - at) / per_star, 1.0, 1.0 + STARS))
+
+
+_LEVELS = {"linear": (0.0, 3.0, 0.25), "threshold": (0.06, 3.55, 0.399), "soft": (0.11, 3.55, 0.326)}
+
+
+def _facts(
+    survey: Survey,
+    mean: float,
+    bias: np.ndarray,
+    variance: np.ndarray,
+    popularity: np.ndarray,
+    patterns: np.ndarray | None = None,
+) -> ItemFacts:
+    return ItemFacts(
+        catalogue=survey.catalogue,
+        mean=mean,
+        bias=bias.astype(np.float32),
+        variance=np.maximum(variance, 0.0).astype(np.float32),
+        popularity=np.maximum(popularity, 0.0).astype(np.float32),
+        patterns=np.zeros((len(bias), 0), np.float32) if patterns is None else patterns.astype(np.float32),
+    )
+
+
+def _simple(observed: Observed, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
+    offset = observed.mean - MIDDLE
+    weights = np.maximum(observed.weights, 0.0)
+    scores = STARS * observed.scores
+    noise = 2.0 * (STARS / epsilon) ** 2 * (1.0 + offset**2 + SPREAD)
+    precision = SPREAD * weights**2 + noise + _WEIGHT_RATIO * weights
+    bias = SPREAD * weights * (scores - weights * offset) / precision
+    return bias, SPREAD * (noise + _WEIGHT_RATIO * weights) / precision, weights
+
+
+def _regress(
+    scores: np.ndarray, slopes: np.ndarray, noise: np.ndarray, features: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    """Biases on features, by generalised least squares, and the variance that features leave.
+
+    Args:
+        scores: Per item, its score without what the mean rating explains.
+        slopes: How much a bias of one star moves it.
+        noise: Its variance given the bias.
+        features: One row per item, or None for a constant alone.
+
+    Returns:
+        The expected bias of each item, and the variance of biases around it.
+    """
+    columns = np.ones((len(scores), 1)) if features is None else np.column_stack([np.ones(len(scores)), features])
+    design = slopes[:, None] * columns
+    ridge = np.full(columns.shape[1], _FEATURE_RIDGE)
+    ridge[0] = 1e-3
+    spread = SPREAD
+    # Items that say more about the spread than about the noise; the rest would only add its error.
+    telling = slopes**2 * SPREAD > _HEAD * noise
+    for _ in range(_ROUNDS):
+        variance = noise + slopes**2 * spread
+        weighted = design / variance[:, None]
+        coefficients = np.linalg.solve(weighted.T @ design + np.diag(ridge), weighted.T @ scores)
+        residual = scores - design @ coefficients
+        information = np.where(telling, (slopes**2 / variance) ** 2, 0.0)
+        moments = ((residual**2 - noise) / np.maximum(slopes**2, 1e-12) * information).sum()
+        # A constant counts like so many clear items, so that a few odd ones do not decide.
+        prior = _PRIOR_STRENGTH / SPREAD**2
+        spread = float(np.clip((moments + prior * SPREAD) / (information.sum() + prior), *_SPREAD_RANGE))
+    return columns @ coefficients, spread
+
+
+def _posterior(
+    scores: np.ndarray,
+    level: float,
+    weights: np.ndarray,
+    curve: Curve,
+    noise_scale: float,
+    prior: np.ndarray,
+    spread: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean and variance of each bias on a grid: normal prior, Laplace noise on a normal sum."""
+    from scipy.special import log_ndtr
+
+    biases = prior[:, None] + np.sqrt(spread) * _GRID
+    weights = np.maximum(weights, 1e-3)[:, None]
+    distance = scores[:, None] - weights * (level + curve.slope * biases)
+    deviation = np.sqrt(curve.within * _WEIGHT_RATIO * weights)
+    # Log density of Laplace plus normal, without the factors that do not depend on the bias.
+    tilt = deviation / noise_scale
+    below = distance / noise_scale + log_ndtr(-(distance / deviation + tilt))
+    above = -distance / noise_scale + log_ndtr(distance / deviation - tilt)
+    log_posterior = np.logaddexp(below, above) - _GRID**2 / 2.0
+    posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
+    posterior /= posterior.sum(1, keepdims=True)
+    mean = (posterior * biases).sum(1)
+    return mean, (posterior * (biases - mean[:, None]) ** 2).sum(1)

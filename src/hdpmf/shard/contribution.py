@@ -1,0 +1,191 @@
+"""What a shard sends in a one-round design: once in a rating's life, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.privacy.coding import WEIGHT_UNITS, bit_probability, make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.released import Noise, require_released
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.ratings import Ratings
+from hdpmf.shard.outgoing import compose
+
+_BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory, not the result
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a shard's ratings have paid: the survey that was answered and its epsilon (each rating W times that)."""
+
+    survey: Survey
+    epsilon: float
+
+
+class OneRoundShard:
+    """One or more users on the private side of a one-round design.
+
+    A survey that asks for more than was agreed, comes a second time, or differs from the one accepted is refused
+    with a ProtocolError; what has been spent then stays as it was.
+
+    Args:
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        weights: Their privacy weights.
+        noise: Where the users' noise comes from.
+        epsilon: The largest budget that these users agree to, once.
+        catalogue: Fingerprint of the item table that these users know.
+        n_users: How many users take part here; those without ratings add their share of the noise too.
+        simulation: Allow seeded noise. Never for anything that leaves this process.
+    """
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        weights: PrivacyWeights,
+        noise: Noise,
+        *,
+        epsilon: float,
+        catalogue: str,
+        n_users: int | None = None,
+        simulation: bool = False,
+    ) -> None:
+        self._ratings = ratings
+        self._weights = weights
+        self._noise = noise if simulation else require_released(noise)
+        self._epsilon = epsilon
+        self._catalogue = catalogue
+        self._n_users = ratings.n_users if n_users is None else n_users
+        self._survey: Survey | None = None
+        self._spent: Spent | None = None
+        self._n_silent = 0
+
+    def __repr__(self) -> str:
+        return f"OneRoundShard({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
+
+    @property
+    def spent(self) -> Spent | None:
+        """What these ratings have paid, or None: the ledger of a design that may pay only once."""
+        return self._spent
+
+    @property
+    def n_silent(self) -> int:
+        """Ratings that sent nothing, because their weight is below 1/64."""
+        return self._n_silent
+
+    def accept(self, survey: Survey) -> None:
+        """Agree to a survey, or refuse it."""
+        if self._spent is not None:
+            raise ProtocolError("refused: these ratings have spent their budget; a second survey gets no answer")
+        if self._survey is not None and survey != self._survey:
+            raise ProtocolError("refused: the survey is not the one that was accepted; it must not change")
+        if survey.epsilon > self._epsilon:
+            raise ProtocolError(
+                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here agreed to {self._epsilon:g}"
+            )
+        scale = self._ratings.scale
+        if survey.n_items != self._ratings.n_items or (
+            (survey.scale_low, survey.scale_high, survey.scale_step) != (scale.low, scale.high, scale.step)
+        ):
+            raise ProtocolError(
+                f"refused: the survey is for {survey.n_items} items rated {survey.scale_low:g} to "
+                f"{survey.scale_high:g}; this shard knows {self._ratings.n_items} items rated {scale}"
+            )
+        if survey.catalogue != self._catalogue:
+            raise ProtocolError("refused: the survey is about another item table than the one these users know")
+        if survey.design != "L" and survey.contributors < self._n_users:
+            raise ProtocolError(
+                f"refused: the survey counts on {survey.contributors} users' noise, fewer than this shard alone has"
+            )
+        self._survey = survey
+
+    def contribute(self) -> SumContribution | BitContribution:
+        """The answer to the accepted survey. There is one."""
+        survey = self._survey
+        if survey is None:
+            raise ProtocolError("there is no survey to answer; accept one first")
+        if self._spent is not None:
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
+        self._spent = Spent(survey, survey.epsilon)
+        return answer
+
+    def check(self, facts: ItemFacts) -> ItemFacts:
+        """Item facts that belong to the answered survey, or a refusal. Nothing is sent in reply."""
+        if self._spent is None:
+            raise ProtocolError("item facts arrived before the survey was answered")
+        if facts.catalogue != self._catalogue or len(facts.bias) != self._ratings.n_items:
+            raise ProtocolError("refused: the item facts are about another item table than the survey was")
+        return facts
+
+    def _sums(self, survey: Survey) -> SumContribution:
+        ratings, n_items = self._ratings, self._ratings.n_items
+        linear = survey.design == "S"
+        coding = make_ruler(ratings.scale) if linear else make_coding(survey.coding, ratings.scale, survey.epsilon)
+        ruler = make_ruler(ratings.scale)
+        channels = sum_channels(survey.design, coding, survey.epsilon)
+        scores, weights, total = np.zeros(n_items, np.int64), np.zeros(n_items, np.int64), 0
+        silent = 0
+        for block, units in self._blocks():
+            items, values = ratings.item_codes[block], ratings.values[block]
+            # Whole numbers far below 2^53: the float sums of bincount are exact.
+            scores += np.bincount(items, units * coding.encode(values), n_items).astype(np.int64)
+            weights += np.bincount(items, units, n_items).astype(np.int64)
+            if channels.total is not None:
+                total += int((units * ruler.encode(values)).sum())
+            silent += int(np.count_nonzero(units == 0))
+        n = survey.contributors
+        scores += self._share(channels.score.scale, n, n_items)
+        weights += self._share(channels.weight.scale, n, n_items)
+        if channels.total is not None:
+            total += int(self._share(channels.total.scale, n, 1)[0])
+        self._n_silent = silent
+        return compose(SumContribution, scores=scores, weights=weights, total=total)
+
+    def _share(self, scale: object, contributors: int, size: int) -> np.ndarray:
+        """The sum of the shares of this shard's users."""
+        if self._n_users == contributors:
+            return self._noise.discrete_laplace(scale, size)  # type: ignore[arg-type]  # a Fraction
+        return self._noise.laplace_share(scale, contributors, size, count=self._n_users)  # type: ignore[arg-type]
+
+    def _bits(self, survey: Survey) -> BitContribution:
+        ratings = self._ratings
+        coding = make_coding(survey.coding, ratings.scale, survey.epsilon)
+        senders, items, kept_units, plus = [], [], [], []
+        silent = 0
+        for block, units in self._blocks():
+            entries = coding.encode(ratings.values[block])
+            speaks = units > 0
+            silent += int(np.count_nonzero(~speaks))
+            entries, units = entries[speaks], units[speaks]
+            budgets = survey.epsilon * units / WEIGHT_UNITS
+            drawn = self._noise.bits(bit_probability(entries, units, coding, survey.epsilon), budgets)
+            senders.append(ratings.user_codes[block][speaks].astype(np.int64))
+            items.append(ratings.item_codes[block][speaks].astype(np.int64))
+            kept_units.append(units)
+            plus.append(drawn.astype(np.int64))
+        self._n_silent = silent
+        return compose(
+            BitContribution,
+            senders=np.concatenate(senders),
+            items=np.concatenate(items),
+            units=np.concatenate(kept_units),
+            plus=np.concatenate(plus),
+        )
+
+    def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ratings in blocks, with their weights in 64ths."""
+        ratings, weights = self._ratings, self._weights
+        own = weights.rating_weights
+        if own is not None and len(own) != len(ratings):
+            raise PrivacyError(f"these weights belong to a table of {len(own)} ratings, not {len(ratings)}")
+        beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+        for begin in range(0, len(ratings), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            if own is not None:
+                yield block, weight_units(own[block])
+            else:
+                yield block, weight_units(beta[ratings.user_codes[block]] * gamma[ratings.item_codes[block]])

@@ -1,0 +1,228 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
+from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, load_model
+from hdpmf.models.item_features import fingerprint
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.ratings import Ratings, RatingScale, synthetic_world
+
+KINDS = [HDPSum(rng=0), HDPSum(design="S", rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
+IDS = ["A", "S", "no features", "L"]
+
+
+def prior_for(names, noise=0.8):
+    size = len(names)
+    return Prior("test", {"dataset": "nowhere"}, tuple(names), np.zeros((size, size + 2)), np.eye(size) * 0.1, noise)
+
+
+@pytest.mark.parametrize("model", KINDS, ids=IDS)
+def test_a_seed_decides_everything_and_threads_nothing(model, split, weights):
+    train, test = split
+    scores = []
+    for n_threads in (1, 2, 5):
+        scores.append(type(model)(**(model.get_params() | {"n_threads": n_threads})).fit(train, weights).score(test))
+    assert scores[0] == scores[1] == scores[2]
+    other = type(model)(**(model.get_params() | {"rng": 1})).fit(train, weights).score(test)
+    assert other != scores[0]
+
+
+@pytest.mark.parametrize("model", KINDS, ids=IDS)
+def test_it_beats_the_users_mean_where_epsilon_is_large(model, split, weights):
+    from hdpmf import UserMean
+
+    train, test = split
+    fitted = type(model)(**(model.get_params() | {"epsilon": 50.0})).fit(train, weights)
+    assert fitted.score(test)["mse"] < 0.95 * UserMean().fit(train).score(test)["mse"]
+
+
+@pytest.mark.parametrize("model", KINDS, ids=IDS)
+def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_side(model, split, weights, tmp_path):
+    train, test = split
+    fitted = type(model)(**model.get_params()).fit(train, weights)
+    fitted.save(tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    assert back.score(test) == fitted.score(test)
+    assert back.recommend(train.users.ids[0]) == fitted.recommend(train.users.ids[0])
+    assert (back.n_silent_, back.feature_names_, back.prior_origin_) == (
+        fitted.n_silent_, fitted.feature_names_, fitted.prior_origin_,
+    )  # fmt: skip
+    public = b"".join(path.read_bytes() for path in (tmp_path / "m" / "recommender").iterdir())
+    numbers = {
+        float(number)
+        for offset in range(8)
+        for dtype, width in ((np.float32, 4), (np.float64, 8))
+        for number in np.frombuffer(public[offset : offset + (len(public) - offset) // width * width], dtype)
+    }
+    for private in (fitted.devices_.vectors[:, :-1].ravel(), weights.beta[weights.beta < 1]):
+        shared = {float(x) for x in private if x != 0} & numbers  # a coefficient that is zero is everybody's
+        assert len(shared) <= 1, shared  # one of 10^9 pairs may agree by chance
+    facts = json.loads((tmp_path / "m" / "recommender" / "model.json").read_text())
+    assert "rng" not in facts["parameters"]
+    assert "n_silent" not in json.dumps(facts)
+    new = Ratings.from_arrays([9001] * 3, train.items.ids[:3], [5, 1, 4])
+    assert np.array_equal(back.fold_in(new), fitted.fold_in(new))
+
+
+def test_damaged_parts_are_refused(split, weights, tmp_path):
+    from safetensors.numpy import load, save
+
+    HDPSum(rng=0).fit(split[0], weights).save(tmp_path / "m")
+    tensors = tmp_path / "m" / "recommender" / "factors.safetensors"
+    facts = tmp_path / "m" / "recommender" / "model.json"
+    arrays = load(tensors.read_bytes())
+    arrays["precision"] = arrays["precision"][1:]
+    content = save(arrays)
+    tensors.write_bytes(content)
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}))
+    with pytest.raises(ModelFileError, match="do not fit"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", [HDPSum, HDPBit])
+def test_any_scale_gives_the_same_predictions_in_its_own_units(kind, split, weights):
+    """Stars, half stars that start at 0.5, and percent are one thing in other units; so are their results."""
+    train, test = split
+    reference = kind(rng=0).fit(train, weights).predict(test.user_ids, test.item_ids)
+    for scale in (RatingScale(0.5, 2.5, 0.5), RatingScale(0, 100, 25), RatingScale(-2, 2)):
+        values = scale.low + (train.values - 1) / 4 * scale.width
+        moved = Ratings(
+            train.users, train.items, train.user_codes, train.item_codes, values.astype(np.float32), scale=scale,
+            item_table=train.item_table,
+        )  # fmt: skip
+        got = kind(rng=0).fit(moved, weights).predict(test.user_ids, test.item_ids)
+        back = 1 + 4 * (got - scale.low) / scale.width
+        # A scale without a step measures its mean on another grid, hence with other noise in the same place.
+        assert np.abs(back - reference).max() < (0.1 if scale.step is None else 1e-3)
+
+
+def test_strangers_get_what_people_in_general_think(split, weights):
+    train, _ = split
+    model = HDPSum(rng=0).fit(train, weights)
+    items = train.items.ids
+    predicted = model.predict(
+        ["nobody"] * len(items) if train.users.ids.dtype.kind == "U" else [-7] * len(items), items
+    )
+    expected = np.clip(model.facts_.mean + model.facts_.bias, 1, 5)
+    np.testing.assert_allclose(predicted, expected, atol=1e-5)
+    assert model.predict([train.users.ids[0]], [-99])[0] == pytest.approx(model.devices_.means[0])
+
+
+def test_fold_in_gives_a_trained_user_the_same_vector(split, weights):
+    train, _ = split
+    model = HDPSum(rng=0).fit(train, weights)
+    rows = train.take(train.user_codes == 3)
+    before = model.devices_.vectors[3].copy()
+    vectors = model.fold_in(rows.compact())
+    np.testing.assert_allclose(vectors[0], before, atol=1e-5)
+    assert len(model.recommend(train.users.ids[3], 5)) == 5
+    with pytest.raises(RatingsError, match="scale"):
+        model.fold_in(Ratings.from_arrays([1], [1], [9], scale=(1, 10)))
+    with pytest.raises(RatingsError, match="knows none"):
+        model.fold_in(Ratings.from_arrays([1], [-5], [3]))
+
+
+def test_ratings_that_say_nothing_are_counted(split):
+    train, _ = split
+    weights = PrivacyWeights.per_rating(train, np.where(np.arange(len(train)) % 10 == 0, 0.01, 0.5))
+    for model in (HDPSum(rng=0), HDPBit(rng=0)):
+        assert model.fit(train, weights).n_silent_ == -(-len(train) // 10)
+
+
+@pytest.mark.parametrize("model", [HDPSum, HDPBit])
+def test_wrong_options_are_refused(model, split):
+    for epsilon in (0, -1, float("nan"), float("inf"), "1", True):
+        with pytest.raises(PrivacyError, match="epsilon"):
+            model(epsilon).fit(split[0])
+    with pytest.raises(ConfigError, match="coding"):
+        model(coding="loud").fit(split[0])
+    with pytest.raises(ConfigError, match="no prior"):
+        model(prior="nonsense").fit(split[0])
+    bare = Ratings.from_arrays([1, 2], [1, 1], [1, 2])
+    with pytest.raises(ConfigError, match="needs an item table"):
+        model(features=True).fit(bare)
+    with pytest.raises(ConfigError, match="features are of"):
+        model(features=ItemFeatures.of_table(split[0].item_table, split[0].items)).fit(bare)
+    with pytest.raises(ConfigError, match="design"):
+        HDPSum(design="Z").fit(split[0])
+    with pytest.raises(ConfigError, match="patterns"):
+        HDPBit(patterns=-1).fit(split[0])
+
+
+def test_claims_say_who_may_look(split):
+    assert HDPSum(0.5).privacy.status == HDPBit(0.5).privacy.status == "proved"
+    assert HDPSum(0.5).privacy.view == "sums over users (secure aggregation)"
+    assert HDPBit(0.5).privacy.view == "all messages"
+    assert HDPSum(0.5).privacy.epsilon == 0.5
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 4.0, 300.0])
+def test_any_epsilon_will_do(epsilon, split, weights):
+    train, test = split
+    for model in (HDPSum(epsilon, rng=0), HDPSum(epsilon, design="S", rng=0), HDPBit(epsilon, rng=0)):
+        assert 0.2 < model.fit(train, weights).score(test)["mse"] < 3
+
+
+def test_a_prior_meets_the_columns_it_knows(split, weights):
+    train, test = split
+    names = HDPSum(rng=0).fit(train, weights).feature_names_
+    partial = prior_for([*names[:3], "genre:Nobody's"])
+    model = HDPSum(prior=partial, rng=0).fit(train, weights)
+    precision = model.fit_.precision
+    assert precision[0, 0] == pytest.approx(8.0)
+    assert precision[3, 3] == 50.0
+    assert model.prior_origin_ == {"name": "test", "dataset": "nowhere"}
+    assert model.score(test)["mse"] > 0
+
+
+def test_priors_are_files_with_an_origin(tmp_path):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))
+    prior = Prior("p", {"dataset": "x"}, ("a", "b", "c"), rng.normal(size=(3, 5)), root @ root.T + np.eye(3), 0.7)
+    prior.save(tmp_path / "p.json")
+    back = Prior.read(tmp_path / "p.json")
+    np.testing.assert_allclose(back.covariance, prior.covariance, rtol=1e-3)
+    np.testing.assert_allclose(back.means, prior.means, rtol=1e-3)
+    assert (back.columns, back.dataset) == (prior.columns, "x")
+    for content in (b"", b"{}", b"[]", b'{"format": 9}', b"\xff", b'{"format": 1, "name": 1}'):
+        (tmp_path / "bad.json").write_bytes(content)
+        with pytest.raises(ModelFileError):
+            Prior.read(tmp_path / "bad.json")
+    with pytest.raises(ModelFileError, match="not a Gaussian"):
+        Prior("p", {}, ("a",), np.zeros((1, 3)), np.array([[-1.0]]), 1.0)
+
+
+def test_features_from_a_file(tmp_path):
+    world = synthetic_world(60, 40, 1200, rng=3)
+    text = ["item,year,length,kind,title,constant"]
+    for number, item in enumerate(world.items.ids):
+        text.append(f"{item},{1950 + number},{number * 2.5},{'a|b' if number % 2 else 'b'},Title {number},7")
+    path = tmp_path / "items.csv"
+    path.write_text("\n".join(text))
+    features = ItemFeatures.read(path, world.items)
+    assert features.names[:3] == ("year", "year before 1980", "year after 1990")
+    assert features.names[3:] == ("number:length", "kind:a", "kind:b")
+    assert features.matrix.shape == (40, 6)
+    assert sorted(one.split(":")[0] for one in features.left_out) == ["constant", "title"]
+    assert len(HDPSum(features=path, rng=0).fit(world).feature_names_) == 12
+    assert fingerprint(world.items, features) != fingerprint(world.items, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("", "not a table|needs a header"),
+        ("item\n1\n", "needs a header"),
+        ("item,x\n999,1\n998,2\n", "none of its items"),
+        ("item,x\n1,1\n1,2\n", "more than one row"),
+        ("item,name\n1,a\n2,b\n", "no column can be used"),
+    ],
+)
+def test_files_of_features_that_cannot_be_used(content, match, tmp_path):
+    world = Ratings.from_arrays([1, 1, 2], [1, 2, 1], [3, 4, 5])
+    (tmp_path / "f.csv").write_text(content)
+    with pytest.raises(RatingsError, match=match):
+        ItemFeatures.read(tmp_path / "f.csv", world.items)

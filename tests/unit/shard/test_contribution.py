@@ -1,0 +1,267 @@
+import numpy as np
+import pytest
+
+from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
+from hdpmf.ratings import Ratings, RatingScale, synthetic_world
+from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.shard.contribution import OneRoundShard
+
+WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
+WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+
+
+class Silent:
+    """Noise off: what is left must not depend on how users are dealt out."""
+
+    def discrete_laplace(self, scale, size):
+        return np.zeros(size, np.int64)
+
+    def laplace_share(self, scale, n_shares, size, *, count=1):
+        return np.zeros(size, np.int64)
+
+
+def survey_for(ratings=WORLD, **changes):
+    scale = ratings.scale
+    fields = {
+        "design": "A", "coding": "soft", "epsilon": 1.0, "n_items": ratings.n_items, "catalogue": "c",
+        "contributors": ratings.n_users, "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
+    }  # fmt: skip
+    return Survey(**(fields | changes))
+
+
+def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):
+    options = {"epsilon": 1.0, "catalogue": "c", "simulation": True} | changes
+    return OneRoundShard(ratings, weights, noise or SimulatedNoise(1), **options)
+
+
+def answer(shard, survey):
+    shard.accept(survey)
+    return shard.contribute()
+
+
+def parts(n):
+    """The world's users dealt out to ``n`` shards, each with the users it really has."""
+    owners = WORLD.user_codes % n
+    return [(WORLD.take(np.flatnonzero(owners == k)), int((np.arange(60) % n == k).sum())) for k in range(n)]
+
+
+@pytest.mark.parametrize("design", ["A", "S"])
+def test_any_partition_into_shards_gives_the_same_sums_and_facts(design):
+    survey = survey_for(design=design)
+    results = []
+    for n in (1, 2, 7, 60):
+        shards = [make_shard(part, Silent(), n_users=users) for part, users in parts(n)]
+        replies = [decode(encode(answer(shard, decode(encode(survey))))) for shard in shards]
+        sums = [np.sum([getattr(one, name) for one in replies], axis=0) for name in ("scores", "weights", "total")]
+        results.append((sums, facts_from_sums(survey, replies, None)))
+    for sums, facts in results[1:]:
+        for one, first in zip(sums, results[0][0], strict=True):
+            assert np.array_equal(one, first)
+        assert np.array_equal(facts.bias, results[0][1].bias)
+
+
+@pytest.mark.parametrize("scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str)
+@pytest.mark.parametrize(("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")])
+def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, coding, scale):
+    """By brute force: every value of one rating, and the rating left out, with the noise off."""
+    rng = np.random.default_rng(0)
+    step = scale.step or 7.0
+    users, items = np.divmod(rng.choice(50, 30, replace=False), 5)
+    values = scale.low + step * rng.integers(0, int(scale.width / step) + 1, 30)
+    table = Ratings.from_arrays(users, items, values, scale=scale)
+    weights = rng.uniform(0.02, 1, 30)
+    survey = survey_for(table, design=design, coding=coding)
+    used = make_ruler(scale) if design == "S" else make_coding(coding, scale, 1.0)
+    channels = sum_channels(design, used, 1.0)
+
+    def sums(values, keep):
+        rows = table.take(keep)
+        rows = Ratings(table.users, table.items, rows.user_codes, rows.item_codes, values[keep], scale=scale)
+        own = PrivacyWeights.per_rating(rows, weights[keep])
+        return answer(make_shard(rows, Silent(), own), survey)
+
+    everyone = np.arange(30)
+    for one in (0, 11, 29):
+        unit = int(weight_units(weights[one : one + 1])[0])
+        answers = []
+        for value in np.linspace(scale.low, scale.high, 41 if scale.step is None else round(scale.width / step) + 1):
+            changed = table.values.copy()
+            changed[one] = value
+            answers.append(sums(changed, everyone))
+        without = sums(table.values, np.delete(everyone, one))
+        costs = []
+        for left, right, kind in [
+            *((a, b, "value_step") for a in answers for b in answers),
+            *((a, without, "presence_step") for a in answers),
+        ]:
+            moved = [
+                np.abs(left.scores - right.scores).sum(),
+                np.abs(left.weights - right.weights).sum(),
+                abs(left.total - right.total),
+            ]
+            pairs = zip(moved, (channels.score, channels.weight, channels.total), strict=True)
+            cost = 0.0
+            for distance, channel in pairs:
+                if channel is None:
+                    assert distance == 0
+                    continue
+                assert distance <= unit * getattr(channel, kind)
+                cost += distance / channel.scale
+            costs.append((kind, float(cost)))
+        assert max(cost for kind, cost in costs if kind == "value_step") <= weights[one] * (1 + 1e-9)
+        assert max(cost for kind, cost in costs if kind == "presence_step") <= 0.75 * weights[one] * (1 + 1e-9)
+        if unit and design == "A":  # and the bound is met, not merely kept
+            assert max(cost for kind, cost in costs if kind == "value_step") == pytest.approx(unit / 64)
+
+
+def test_the_noise_of_many_shards_is_the_noise_of_one():
+    """Variance of the summed shares against the exact one; 40 x 2 entries, 300 draws, level 1e-6."""
+    survey = survey_for()
+    quiet = answer(make_shard(noise=Silent()), survey)
+    channels = sum_channels("A", make_coding("soft", WORLD.scale, 1.0), 1.0)
+    draws = []
+    for seed in range(300):
+        shards = [make_shard(part, SimulatedNoise(seed, k), n_users=users) for k, (part, users) in enumerate(parts(3))]
+        replies = [answer(shard, survey) for shard in shards]
+        draws.append(np.concatenate([
+            (np.sum([one.scores for one in replies], axis=0) - quiet.scores) / float(channels.score.scale),
+            (np.sum([one.weights for one in replies], axis=0) - quiet.weights) / float(channels.weight.scale),
+        ]))  # fmt: skip
+    draws = np.array(draws)
+    # Laplace of scale 1: variance 2, fourth moment 24, so the mean square has variance 20/n.
+    assert abs((draws**2).mean() - 2) < 5 * np.sqrt(20 / draws.size)
+
+
+def test_sums_and_bits_are_unbiased():
+    """Means of 400 answers within 5 standard errors (level below 1e-4 over all entries)."""
+    survey = survey_for()
+    quiet = answer(make_shard(noise=Silent()), survey)
+    noisy = np.array([answer(make_shard(noise=SimulatedNoise(seed)), survey).scores for seed in range(400)])
+    assert (np.abs(noisy.mean(0) - quiet.scores) < 5 * noisy.std(0) / 20).all()
+    bits = survey_for(design="L", coding="threshold")
+    coding = make_coding("threshold", WORLD.scale, 1.0)
+    sums = []
+    for seed in range(400):
+        got = answer(make_shard(noise=SimulatedNoise(seed)), bits)
+        heights = 0.5 / np.tanh(0.5 * got.units / 64)
+        sums.append(np.bincount(got.items, (2 * got.plus - 1) * heights, 40))
+    speaking = weight_units(WEIGHTS.for_ratings(WORLD)) > 0
+    expected = np.bincount(WORLD.item_codes[speaking], coding.encode(WORLD.values)[speaking] / coding.value_step, 40)
+    sums = np.array(sums)
+    assert (np.abs(sums.mean(0) - expected) < 5 * sums.std(0) / 20).all()
+
+
+def test_everything_sent_is_whole_numbers():
+    sums = answer(make_shard(), survey_for())
+    assert isinstance(sums, SumContribution)
+    assert (sums.scores.dtype, sums.weights.dtype, type(sums.total)) == (np.int64, np.int64, int)
+    bits = answer(make_shard(), survey_for(design="L"))
+    assert isinstance(bits, BitContribution)
+    assert set(bits.plus.tolist()) <= {0, 1}
+
+
+def test_weights_too_small_for_the_grid_send_nothing():
+    tiny = PrivacyWeights.per_rating(WORLD, np.where(np.arange(len(WORLD)) < 100, 1 / 65, 1.0))
+    for design in "ASL":
+        shard = make_shard(weights=tiny, noise=Silent() if design != "L" else None)
+        reply = answer(shard, survey_for(design=design))
+        assert shard.n_silent == 100
+        if design == "L":
+            assert len(reply.plus) == len(WORLD) - 100
+        else:
+            assert reply.weights.sum() == 64 * (len(WORLD) - 100)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 1.5}, {"n_items": 41}, {"catalogue": "other"}, {"scale_high": 6.0}, {"scale_step": 0.5},
+        {"contributors": 59},
+    ],
+)  # fmt: skip
+def test_a_survey_that_asks_for_more_than_was_agreed_is_refused(change):
+    shard = make_shard()
+    with pytest.raises(ProtocolError, match="refused"):
+        shard.accept(survey_for(**change))
+    assert shard.spent is None
+    answer(shard, survey_for())
+    assert shard.spent.epsilon == 1.0
+
+
+def test_a_budget_is_spent_once():
+    shard = make_shard()
+    survey = survey_for()
+    with pytest.raises(ProtocolError, match="no survey"):
+        shard.contribute()
+    shard.accept(survey)
+    with pytest.raises(ProtocolError, match="must not change"):
+        shard.accept(survey_for(epsilon=0.5))
+    shard.contribute()
+    spent = shard.spent
+    for attack in (
+        lambda: shard.accept(survey),
+        lambda: shard.accept(survey_for(epsilon=0.1)),
+        lambda: shard.accept(survey_for(design="L")),
+        shard.contribute,
+    ):
+        with pytest.raises(ProtocolError, match="spent their budget"):
+            attack()
+    assert shard.spent == spent
+
+
+def facts_for(shard, **changes):
+    fields = {
+        "catalogue": "c", "mean": 3.5, "bias": np.zeros(40, np.float32), "variance": np.ones(40, np.float32),
+        "popularity": np.ones(40, np.float32), "patterns": np.zeros((40, 0), np.float32),
+    }  # fmt: skip
+    return shard.check(ItemFacts(**(fields | changes)))
+
+
+def test_item_facts_that_make_no_sense_are_refused():
+    shard = make_shard()
+    with pytest.raises(ProtocolError, match="before the survey"):
+        facts_for(shard)
+    answer(shard, survey_for())
+    spent = shard.spent
+    bad = np.zeros(40, np.float32)
+    bad[3] = np.nan
+    for change in (
+        {"mean": float("inf")},
+        {"bias": bad},
+        {"variance": -np.ones(40, np.float32)},
+        {"popularity": bad},
+        {"catalogue": "other"},
+        {"bias": np.zeros(39, np.float32)},
+        {"patterns": np.full((40, 2), np.inf, np.float32)},
+    ):
+        with pytest.raises(ProtocolError):
+            facts_for(shard, **change)
+    assert shard.spent == spent
+    facts_for(shard)
+
+
+def test_seeded_noise_cannot_be_released():
+    with pytest.raises(PrivacyError, match="ReleasedNoise"):
+        make_shard(noise=SimulatedNoise(1), simulation=False)
+    shard = make_shard(noise=ReleasedNoise(), simulation=False)
+    assert answer(shard, survey_for(design="L")).plus.sum() > 0
+
+
+def test_a_recommender_refuses_answers_about_other_items():
+    survey = survey_for()
+    reply = answer(make_shard(), survey)
+    with pytest.raises(ProtocolError, match="not about the 40 items"):
+        facts_from_sums(survey, [SumContribution(scores=reply.scores[1:], weights=reply.weights[1:], total=0)], None)
+    one = np.array([40])
+    with pytest.raises(ProtocolError, match="do not have"):
+        facts_from_bits(survey, [BitContribution(senders=one, items=one, units=one, plus=one - 39)], None)
+
+
+def test_the_repr_shows_nothing_private():
+    shard = make_shard()
+    answer(shard, survey_for())
+    assert repr(shard) == "OneRoundShard(60 users, spent)"
