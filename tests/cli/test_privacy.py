@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,24 @@ def test_wherever_an_epsilon_is_printed_its_price_is(call: Call, files: tuple[Pa
     assert "20 raters" in found["epsilon_honest"]
     assert call("evaluate", "user-mean", *common[2:6], "--json").json["epsilon_honest"] is None
     assert "no guarantee" in call(*common, "--noise", "once", "--json").json["epsilon_honest"]
+
+
+def test_the_documentations_numbers_are_these() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    spec = PrivacySpec()
+    for method, row in (("hdpmf", "`hdpmf-r`"), ("pdpmf", "| `pdpmf` |"), ("dpmf", "| `dpmf` |")):
+        line = next(line for line in page.splitlines() if row in line)
+        setting = accounting.Setting(method, noise_budget=noise_budget(method, spec, 1.0, "mean"))
+        for view in ("messages", "sums-h-known", "sums-h-hidden"):
+            cost = accounting.cost(setting, view)
+            numbers = [float(cell.replace(",", "")) for cell in re.findall(r"([\d,.]+\d)\*", line)]
+            assert any(number == pytest.approx(cost.epsilon_at_delta, rel=5e-3) for number in numbers)
+    for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdpmf-paid", "sums")):
+        assert f"| `{method}`" in page
+        assert accounting.cost(method, view, rounds=10).pure == pytest.approx(1.0)
+    for raters, number in ((20, "526*"), (500, "10,735*")):
+        assert accounting.cost("hdpmf", n_raters=raters).briefly() == number
+        assert number in page
+    for quantile_of_h, number in ((0.1, "1,647"), (0.9, "5,005")):
+        assert accounting.cost("hdpmf", h_quantile=quantile_of_h).briefly() == f"{number}*"
+        assert number in page

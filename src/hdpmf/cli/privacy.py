@@ -47,7 +47,10 @@ def _common() -> None:
 def explain(
     method: Annotated[str, typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHOD_NAMES)}.")],
     epsilon: options.Epsilon = 1.0,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="T", help="Rounds of training.")] = 100,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", metavar="T", help="Rounds of training.", show_default="100; hdpmf-paid: 10"),
+    ] = None,
     factors: options.Factors = 10,
     view: Annotated[
         list[str] | None,
@@ -82,6 +85,7 @@ def explain(
 
     if h not in ("auto", "item", "shared"):
         raise ConfigError(f"h must be one of auto, item, shared, not {h!r}")
+    rounds = (10 if method == "hdpmf-paid" else 100) if rounds is None else rounds
     wishes = PrivacySpec.paper(**_spec_values(spec or ()))
     budget = noise_budget(method, wishes, epsilon, _threshold(threshold))
     if uniform_weights:
