@@ -1,0 +1,22 @@
+"""Attacks, and what they prove: lower bounds on epsilon, reconstruction of ratings, recommenders that cheat.
+
+Start with ``run_audit(Audit("hdp-bit", "messages"))``; ``docs/audit.md`` says what the answer means.
+"""
+
+from hdpmf.audit.bounds import LowerBound, Scores, ceiling, lower_bound
+from hdpmf.audit.game import AUDITED, BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, AuditResult, run_audit
+
+__all__ = [
+    "AUDITED",
+    "BROKEN",
+    "NO_CLAIM",
+    "STANDS",
+    "VIEWS",
+    "Audit",
+    "AuditResult",
+    "LowerBound",
+    "Scores",
+    "ceiling",
+    "lower_bound",
+    "run_audit",
+]

@@ -1,0 +1,138 @@
+"""From an attacker's scores to a lower bound on epsilon that holds with a stated confidence.
+
+Epsilon-delta privacy means: whatever set of outcomes an attacker answers "high" to, its probability in one world is at
+most ``e^epsilon`` times that in the other, plus delta. So one test with true-positive rate TPR and false-positive rate
+FPR proves ``epsilon >= ln((TPR - delta) / FPR)``. The test (which side, which threshold) is chosen on pilot scores; the
+rates are then measured on scores that had no say in the choice, each bounded by Clopper and Pearson at half the error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import ConfigError
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """An attacker's scores in both worlds; larger speaks for the high rating.
+
+    Attributes:
+        low: Scores of runs in which the rating was the lowest value of the scale.
+        high: Scores of runs in which it was the highest.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+
+    def __post_init__(self) -> None:
+        for scores in (self.low, self.high):
+            if scores.ndim != 1 or len(scores) == 0 or np.isnan(scores).any():
+                raise ConfigError("an audit needs one score, and no NaN, for each of at least one run of each world")
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """What the measured error rates prove.
+
+    Attributes:
+        epsilon: The lower bound; 0 where the attack proves nothing.
+        confidence: Probability, over the runs, that the bound is right.
+        power: Measured probability of the answer in the world that it speaks for.
+        false_alarms: Measured probability of the same answer in the other world.
+        threshold: The score from which (or up to which, where ``mirrored``) the attacker gives the answer.
+        mirrored: Whether the answer is "low", given up to the threshold, instead of "high", given from it.
+    """
+
+    epsilon: float
+    confidence: float
+    power: float
+    false_alarms: float
+    threshold: float
+    mirrored: bool
+
+
+def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.ndarray, np.ndarray]:
+    """Exact bounds of a probability: each one-sided, wrong with probability at most ``error``."""
+    from scipy.special import betaincinv
+
+    k = np.asarray(successes, np.float64)
+    lower = np.where(k > 0, betaincinv(np.maximum(k, 0.5), n - k + 1, error), 0.0)
+    upper = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 0.5), 1.0 - error), 1.0)
+    return lower, upper
+
+
+def ceiling(runs: int, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
+    """The largest bound that so many runs of each world can prove: that of an attacker who is never wrong."""
+    lower, upper = clopper_pearson(np.array([runs, 0]), runs, (1.0 - confidence) / 2.0)
+    return _epsilon(float(lower[0]), float(upper[1]), delta)
+
+
+def lower_bound(pilot: Scores, measured: Scores, delta: float = 0.0, confidence: float = CONFIDENCE) -> LowerBound:
+    """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
+
+    Args:
+        pilot: Scores to choose the threshold and the side on.
+        measured: Scores of independent runs.
+        delta: The delta of the guarantee that is put to the test.
+        confidence: Of the bound; both rates share the rest.
+    """
+    if not 0.0 < confidence < 1.0 or not 0.0 <= delta < 1.0:
+        raise ConfigError("confidence must lie between 0 and 1, delta from 0 up to 1")
+    error = (1.0 - confidence) / 2.0
+    threshold, mirrored = _choose(pilot, delta, error)
+    answer, other = (measured.low, measured.high) if mirrored else (measured.high, measured.low)
+    given = int(_answers(answer, threshold, mirrored).sum())
+    false = int(_answers(other, threshold, mirrored).sum())
+    lower, _ = clopper_pearson(np.array([given]), len(answer), error)
+    _, upper = clopper_pearson(np.array([false]), len(other), error)
+    return LowerBound(
+        epsilon=_epsilon(float(lower[0]), float(upper[0]), delta),
+        confidence=confidence,
+        power=given / len(answer),
+        false_alarms=false / len(other),
+        threshold=threshold,
+        mirrored=mirrored,
+    )
+
+
+def _answers(scores: np.ndarray, threshold: float, mirrored: bool) -> np.ndarray:
+    return scores <= threshold if mirrored else scores >= threshold
+
+
+def _choose(pilot: Scores, delta: float, error: float) -> tuple[float, bool]:
+    """The threshold and side with the best bound on the pilot runs."""
+    seen = np.unique(np.concatenate((pilot.low, pilot.high)))
+    # Half way between two scores: a threshold on a score would leave no room for the next runs.
+    thresholds = np.concatenate((seen[:1], (seen[:-1] + seen[1:]) / 2.0))
+    low, high = np.sort(pilot.low), np.sort(pilot.high)
+    best = (-math.inf, float(thresholds[0]), False)
+    for mirrored in (False, True):
+        if mirrored:
+            given, false = (np.searchsorted(one, thresholds, side="right") for one in (low, high))
+            n_given, n_false = len(low), len(high)
+        else:
+            given, false = (len(one) - np.searchsorted(one, thresholds, side="left") for one in (high, low))
+            n_given, n_false = len(high), len(low)
+        lower, _ = clopper_pearson(given, n_given, error)
+        _, upper = clopper_pearson(false, n_false, error)
+        ratio = (lower - delta) / upper
+        position = int(np.argmax(ratio))
+        best = max(best, (float(ratio[position]), float(thresholds[position]), mirrored))
+    return best[1], best[2]
+
+
+def _epsilon(power: float, false_alarms: float, delta: float) -> float:
+    return max(0.0, math.log((power - delta) / false_alarms)) if power > delta else 0.0
+
+
+def fisher(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The direction in which two clouds of points differ most, in units of their spread; points are rows."""
+    spread = np.atleast_2d(np.cov(low.T) + np.cov(high.T))
+    spread = spread + max(1e-9 * float(np.trace(spread)), 1e-12) * np.eye(len(spread))
+    return np.asarray(np.linalg.solve(spread, high.mean(axis=0) - low.mean(axis=0)))

@@ -1,0 +1,199 @@
+"""Recommenders that cheat, and noise that is used twice: what the shard refuses, and what would leak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hdpmf.audit.bounds import Scores, lower_bound
+from hdpmf.audit.reconstruct import levels_of, solve_without_noise
+from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.world import Target, check_runs
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.ratings import Ratings
+
+TINY_H = 1e-30
+"""Not 0, but as good as 0 to whoever sends it."""
+
+_DIFFERENCE, _ZERO_H = 800_000, 810_000  # streams of the seed
+_ROUNDS = 3
+_BLOCK = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Differencing:
+    """What the differences of rounds give away where every round has the same noise.
+
+    Attributes:
+        runs: Runs of each world that the bound is measured on; as many again choose its threshold.
+        exact: Part of the runs in which the audited star was guessed exactly, among all stars.
+        chance: The same, by guessing blindly.
+        epsilon_claimed: What the method says.
+        epsilon_lower_bound: What the attack proves, with ``confidence``.
+        confidence: Of the bound.
+        noise: Typical size (median standard deviation) of the noise on the audited messages.
+        left_over: Largest difference between what the attacker saw and what the right star explains.
+    """
+
+    runs: int
+    exact: float
+    chance: float
+    epsilon_claimed: float
+    epsilon_lower_bound: float
+    confidence: float
+    noise: float
+    left_over: float
+
+
+def difference(path: Path, target: Target, runs: int, seed: int = 0) -> Differencing:
+    """Subtract each round's messages from the next round's, and see which star explains the difference.
+
+    Args:
+        path: A recorded run whose plan keeps the noise.
+        target: The audited rating. The user's other ratings are known.
+        runs: Of each world.
+        seed: Of the first vectors and of the noise.
+    """
+    check_runs(runs)
+    if path.plan.fresh_noise:
+        raise ConfigError("the differencing attack is for noise that is drawn once; record a run with noise='once'")
+    stars = levels_of(target.ratings)
+    place, items = target.place, target.ratings.item_codes[target.own]
+    raters = np.maximum(path.raters[items], 1)
+    low: list[np.ndarray] = []
+    high: list[np.ndarray] = []
+    hits, left_over = 0, 0.0
+    with Workers(1) as workers:
+        for star in (0, len(stars) - 1):
+            for begin in range(0, 2 * runs, _BLOCK):
+                ids = np.arange(begin, min(begin + _BLOCK, 2 * runs))
+                every = [_known(target, items, value, ids) for value in stars]
+                noise = SimulationNoise(seed, _DIFFERENCE + 2 * begin + (star > 0))
+                stream = messages(path, every[star], raters, noise, seed, workers)
+                kept = next(stream)
+                seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
+                devices = [Device(path, one, kept, None, seed) for one in every]
+                told = np.stack([_expected(device, place) for device in devices])
+                apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(axis=1)
+                hits += int((apart.argmin(axis=0) == star).sum())
+                left_over = max(left_over, float(apart[star].max()))
+                (high if star else low).append(apart[0] - apart[-1])
+    scores = Scores(np.concatenate(low), np.concatenate(high))
+    bound = lower_bound(Scores(scores.low[:runs], scores.high[:runs]), Scores(scores.low[runs:], scores.high[runs:]))
+    spread = np.sqrt([path.variance(number, items, raters)[place] for number in range(_ROUNDS)])
+    return Differencing(
+        runs=runs,
+        exact=hits / (4 * runs),
+        chance=1.0 / len(stars),
+        epsilon_claimed=target.weight * path.plan.epsilon,
+        epsilon_lower_bound=bound.epsilon,
+        confidence=bound.confidence,
+        noise=float(np.median(spread)),
+        left_over=left_over,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroH:
+    """What a recommender gets for sending an h that makes no noise.
+
+    Attributes:
+        zero_refused: Whether the shard refused h = 0.
+        reason: In its own words.
+        tiny_refused: Whether it refused an h just above 0.
+        users: How many users were attacked with the messages that went (or would have gone) out.
+        ratings: How many ratings they have together.
+        exact: Part of these whose star came out exactly, from one round.
+    """
+
+    zero_refused: bool
+    reason: str
+    tiny_refused: bool
+    users: int
+    ratings: int
+    exact: float
+
+
+def zero_h(path: Path, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0) -> ZeroH:
+    """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first round's messages.
+
+    Where the shard refuses both, the messages are simulated: what would leak if it did not.
+    """
+    if path.h is None:
+        raise ConfigError("this method has no noise to take away; its messages are open as they are")
+    stars = levels_of(ratings)
+    rated = np.flatnonzero(ratings.user_counts() > 1)
+    chosen = rated[np.unique(np.linspace(0, len(rated) - 1, min(n_users, len(rated))).astype(int))]
+    first = _own(ratings, weights, int(chosen[0]))
+    reason = _refusal(path, first, 0.0, seed)
+    tiny_refused = _refusal(path, first, TINY_H, seed) is not None
+    hits, total = 0, 0
+    with Workers(1) as workers:
+        for number, user in enumerate(chosen.tolist()):
+            copies = _own(ratings, weights, user)
+            if tiny_refused:
+                seen = _expected_first(path, copies, seed)
+            else:
+                noise = SimulationNoise(seed, _ZERO_H + number)
+                ones = np.ones(copies.shape[1], np.int64)
+                stream = messages(_with_h(path, TINY_H), copies, ones, noise, seed, workers)
+                kept = next(stream)[0]
+                seen = next(stream)[0].astype(np.float64)
+                copies = Copies(copies.ids, copies.items[kept], copies.values[:, kept], copies.weights[:, kept])
+                seen = seen[kept]
+            if copies.shape[1] < 2:
+                continue
+            guess = solve_without_noise(path, copies, seen, stars)
+            hits += int(np.sum(np.abs(guess[:, None] - stars).argmin(axis=1) == _levels(copies.values[0], stars)))
+            total += copies.shape[1]
+    return ZeroH(reason is not None, reason or "", tiny_refused, len(chosen), total, hits / max(total, 1))
+
+
+def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
+    """What a real shard says to this h; None where it answers."""
+    with Workers(1) as workers:
+        raters = np.ones(copies.shape[1], np.int64)
+        stream = messages(_with_h(path, h), copies, raters, SimulationNoise(seed, _ZERO_H), seed, workers)
+        next(stream)
+        try:
+            next(stream)
+        except ProtocolError as error:
+            return str(error)
+    return None
+
+
+def _with_h(path: Path, h: float) -> Path:
+    return replace(path, h=np.full((path.plan.epochs, 1, path.plan.n_factors), h, np.float32))
+
+
+def _own(ratings: Ratings, weights: np.ndarray, user: int) -> Copies:
+    own = np.flatnonzero(ratings.user_codes == user)
+    return Copies(
+        np.array([user]), ratings.item_codes[own], ratings.values[None, own].astype(float), weights[None, own]
+    )
+
+
+def _expected_first(path: Path, copies: Copies, seed: int) -> np.ndarray:
+    device = Device(path, copies, np.ones(copies.shape, bool), None, seed)
+    return np.asarray(device.residuals(0)[0][:, None] * device.u[0])
+
+
+def _levels(values: np.ndarray, stars: np.ndarray) -> np.ndarray:
+    return np.asarray(np.abs(values[:, None] - stars).argmin(axis=1))
+
+
+def _known(target: Target, items: np.ndarray, value: float, ids: np.ndarray) -> Copies:
+    values = np.tile(target.values(value)[target.own].astype(float), (len(ids), 1))
+    return Copies(ids, items, values, np.tile(target.weights[target.own], (len(ids), 1)))
+
+
+def _expected(device: Device, place: int) -> np.ndarray:
+    """Messages about one rating without noise, (rounds, users, factors)."""
+    rounds = []
+    for number in range(_ROUNDS):
+        e = device.residuals(number)[:, place]
+        rounds.append(e[:, None] * device.u)
+    return np.stack(rounds)

@@ -1,0 +1,100 @@
+"""The distinguishing game against one user's messages (view ``messages``) or the sums they go into (``sums``).
+
+The score is the log-likelihood ratio of all messages of the user under "the rating is high" and "it is low", given the
+path of item factors, h, the user's other ratings and first vector. With h known the noise of a message is Gaussian
+with variance ``8 Delta^2 K h / (epsilon^2 n_j)``; of a sum over all users the attacker subtracts what it knows of the
+others, and the noise is that of ``n_j = 1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.audit.bounds import Scores
+from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.world import Target
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy.noise import SimulationNoise
+
+_ROWS_PER_BLOCK = 12_000  # ratings simulated at once: their messages of one round stay in the cache
+
+Progress = Callable[[int], None]
+"""Called with the number of runs done since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceScores:
+    """Scores of an attacker who uses all messages, those about the rated item, and those about the user's others.
+
+    The messages about other items depend on the rating only through the user's vector.
+    """
+
+    everything: Scores
+    direct: Scores
+    indirect: Scores
+
+
+def device_scores(
+    target: Target, path: Path, view: str, runs: int, seed: int, progress: Progress = lambda done: None
+) -> DeviceScores:
+    """Play ``runs`` runs of each world.
+
+    Args:
+        target: The rating.
+        path: What the recommender sends.
+        view: ``messages`` or ``sums``.
+        runs: Of each world.
+        seed: Of the first vectors and of the noise.
+        progress: Told about runs of either world.
+    """
+    worlds = []
+    with Workers(1) as workers:
+        for world, rating in enumerate(target.ends):
+            parts = np.empty((2, runs))
+            size = max(1, _ROWS_PER_BLOCK // len(target.own))
+            for block, begin in enumerate(range(0, runs, size)):
+                end = min(begin + size, runs)
+                noise = SimulationNoise(seed, 1_000 + 2 * block + world)
+                parts[:, begin:end] = _block(target, path, view, rating, np.arange(begin, end), noise, seed, workers)
+                progress(end - begin)
+            worlds.append(parts)
+    low, high = worlds
+    return DeviceScores(Scores(low.sum(axis=0), high.sum(axis=0)), Scores(low[0], high[0]), Scores(low[1], high[1]))
+
+
+def _block(
+    target: Target,
+    path: Path,
+    view: str,
+    rating: float,
+    ids: np.ndarray,
+    noise: SimulationNoise,
+    seed: int,
+    workers: Workers,
+) -> np.ndarray:
+    """Log-likelihood ratios of the messages about the rated item, and of those about the others."""
+    items = target.ratings.item_codes[target.own]
+    raters = np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
+    copies = _copies(target, items, rating, ids)
+    stream = messages(path, copies, raters, noise, seed, workers)
+    kept = next(stream)
+    low, high = (Device(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
+    ratios = np.zeros(kept.shape)
+    for number, sums in enumerate(stream):
+        precision = 1.0 / path.variance(number, items, raters)
+        e_low, e_high = low.residuals(number), high.residuals(number)
+        # sum_k (m - (mu1 + mu0)/2) (mu1 - mu0) / var with mu = e u, without an array as large as the messages.
+        both = np.stack((low.u, high.u), axis=2).astype(np.float32)
+        seen = (sums * precision.astype(np.float32)) @ both
+        ratios += e_high * seen[:, :, 1] - e_low * seen[:, :, 0]
+        ratios -= 0.5 * (e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T))
+    own = ratios[:, target.place]
+    return np.stack((own, ratios.sum(axis=1) - own))
+
+
+def _copies(target: Target, items: np.ndarray, rating: float, ids: np.ndarray) -> Copies:
+    values = np.tile(target.values(rating)[target.own], (len(ids), 1))
+    return Copies(ids, items, values, np.tile(target.weights[target.own], (len(ids), 1)))

@@ -1,0 +1,249 @@
+"""One audit: a method, a view, and what an attacker can prove about its epsilon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hdpmf.audit.bounds import CONFIDENCE, Scores, ceiling, lower_bound
+from hdpmf.audit.device import device_scores
+from hdpmf.audit.one_round import Design, bit_scores, final_scores, sum_scores
+from hdpmf.audit.replay import record
+from hdpmf.audit.retrain import retrain_scores, small_world
+from hdpmf.audit.world import Target, check_runs, choose_target
+from hdpmf.errors import ConfigError
+from hdpmf.models import make_model
+from hdpmf.models.factorization import Factorization
+from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.ratings import Ratings, synthetic_world
+
+AUDITED = ("hdpmf", "hdpmf-w", "pdpmf", "dpmf", "mf", "hdp-sum", "hdp-bit", "user-mean")
+VIEWS = ("messages", "sums", "final")
+
+BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
+
+# Post-processing is repeated whole for every run; its threshold needs no more runs than this to be chosen well.
+_FINAL_PILOT = 2_000
+
+# As the command line trains them.
+_RATES = {"hdpmf-w": 0.05}
+
+_SETTINGS = ("epsilon", "weight", "factors", "epochs", "delta", "seed")
+
+Progress = Callable[[int, int], None]
+"""Called with the simulations done and all there will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was put to the test.
+
+    Attributes:
+        method: One of ``AUDITED``.
+        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users, or the ``final`` item
+            factors (what a one-round design publishes).
+        runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
+        epsilon: The method's epsilon.
+        weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
+        factors: K.
+        epochs: T, the number of rounds.
+        delta: Of the guarantee that is put to the test.
+        seed: An audit is a simulation: the same seed gives the same bound.
+    """
+
+    method: str
+    view: str
+    runs: int = 10_000
+    epsilon: float = 1.0
+    weight: float = 1.0
+    factors: int = 10
+    epochs: int = 100
+    delta: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (("method", self.method, AUDITED), ("view", self.view, VIEWS)):
+            if value not in allowed:
+                raise ConfigError(f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}")
+        check_runs(self.runs)
+        if self.seed < 0:
+            raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What came out.
+
+    Attributes:
+        method: As asked.
+        view: As asked.
+        runs: Measured runs of each world.
+        epsilon_claimed: What the method says a rating of this weight costs; None where it claims nothing.
+        epsilon_lower_bound: What it costs at least, with ``confidence``.
+        confidence: Of the bound.
+        verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
+        claim_status: ``proved``, ``nominal`` or ``none``.
+        claim_view: The view that the claim was made for.
+        ceiling: The largest bound that so many runs can prove.
+        power: Measured true-positive rate of the attacker's test.
+        false_alarms: Its measured false-positive rate.
+        parts: Bounds of weaker attackers: ``direct`` uses only messages about the rated item, ``indirect`` only those
+            about the user's other items, which depend on the rating through the user's vector.
+        pilot_runs: Runs of each world that chose the threshold.
+        data: The world.
+        target: How many ratings the audited user has, and how many users rated the item.
+        settings: The rest of what was asked.
+        seconds: Time taken.
+    """
+
+    method: str
+    view: str
+    runs: int
+    epsilon_claimed: float | None
+    epsilon_lower_bound: float
+    confidence: float
+    verdict: str
+    claim_status: str
+    claim_view: str
+    ceiling: float
+    power: float
+    false_alarms: float
+    parts: dict[str, float]
+    pilot_runs: int
+    data: str
+    target: dict[str, int]
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress | None = None) -> AuditResult:
+    """Play the game.
+
+    Args:
+        audit: What to put to the test.
+        ratings: The world; a synthetic one by default. The view ``final`` takes a small world out of it.
+        progress: Told how far things are.
+    """
+    begin = time.perf_counter()
+    world = synthetic_world() if ratings is None else ratings
+    target = choose_target(small_world(world) if audit.view == "final" else world, audit.weight, seed=audit.seed)
+    claim = _claim(audit)
+    pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and audit.method.startswith("hdp-") else audit.runs
+    halves = _play(audit, target, pilot, _counter(progress, 2 * (pilot + audit.runs)))
+    bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in halves.items()}
+    best = bounds.pop("everything")
+    claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
+    return AuditResult(
+        method=audit.method,
+        view=audit.view,
+        runs=audit.runs,
+        epsilon_claimed=claimed,
+        epsilon_lower_bound=best.epsilon,
+        confidence=best.confidence,
+        verdict=verdict(claimed, best.epsilon),
+        claim_status=claim.status,
+        claim_view=claim.view,
+        ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
+        power=best.power,
+        false_alarms=best.false_alarms,
+        parts={name: bound.epsilon for name, bound in bounds.items()},
+        pilot_runs=pilot,
+        data=target.ratings.name,
+        target={"ratings_of_user": len(target.own), "raters_of_item": target.raters},
+        settings={name: getattr(audit, name) for name in _SETTINGS},
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def verdict(claimed: float | None, bound: float) -> str:
+    """What a lower bound says about a claim."""
+    if claimed is None:
+        return NO_CLAIM
+    return BROKEN if bound > claimed else STANDS
+
+
+Halves = dict[str, tuple[Scores, Scores]]
+"""Pilot and measured scores of ``everything`` that the attacker sees, and of parts of it."""
+
+
+def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Halves:
+    total = pilot + audit.runs
+    if audit.method == "user-mean":
+        step(2 * total)
+        return {"everything": _nothing_sent(target, audit.runs)}
+    if audit.method in ("hdp-sum", "hdp-bit"):
+        design = Design("A" if audit.method == "hdp-sum" else "L", audit.epsilon)
+        if audit.view == "final":
+            return {"everything": final_scores(target, design, pilot, audit.runs, audit.seed, step)}
+        if design.kind == "L":
+            scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
+            step(2 * total)
+        else:
+            scores = sum_scores(target, design, audit.view, total, audit.seed, step)
+        return {"everything": _halves(scores, pilot)}
+    model = _model(audit)
+    if audit.view == "final":
+        return {"everything": retrain_scores(model, target, audit.runs, audit.seed, step)}
+    path = record(model, target.ratings, target.privacy_weights(), audit.seed)
+    scored = device_scores(target, path, audit.view, total, audit.seed, step)
+    return {name: _halves(getattr(scored, name), pilot) for name in ("everything", "direct", "indirect")}
+
+
+def _model(audit: Audit) -> Factorization:
+    model = make_model(
+        audit.method,
+        n_factors=audit.factors,
+        epochs=audit.epochs,
+        epsilon=audit.epsilon,
+        learning_rate=_RATES.get(audit.method, 0.01),
+        rng=audit.seed,
+        n_threads=1,
+    )
+    if not isinstance(model, Factorization):
+        raise ConfigError(f"there is no game for the method {audit.method!r}")
+    return model
+
+
+def _claim(audit: Audit) -> PrivacyClaim:
+    return make_model(audit.method, epsilon=audit.epsilon).privacy
+
+
+def _nothing_sent(target: Target, runs: int) -> tuple[Scores, Scores]:
+    """The recommender's part of a model that sends nothing, in both worlds; a difference would give the rating away."""
+    held = []
+    for rating in target.ends:
+        world = Ratings.from_arrays(
+            target.ratings.user_ids, target.ratings.item_ids, target.values(rating), scale=target.ratings.scale
+        )
+        catalogue = make_model("user-mean").fit(world).catalogue_
+        held.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
+    apart = 0.0 if np.array_equal(held[0], held[1]) else 1.0
+    scores = Scores(np.full(runs, -apart), np.full(runs, apart))
+    return scores, scores
+
+
+def _halves(scores: Scores, pilot: int) -> tuple[Scores, Scores]:
+    return (
+        Scores(scores.low[:pilot], scores.high[:pilot]),
+        Scores(scores.low[pilot:], scores.high[pilot:]),
+    )
+
+
+def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
+    done = 0
+
+    def step(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(min(done, total), total)
+
+    return step

@@ -1,0 +1,222 @@
+"""The distinguishing game against the one-round designs, played with the real ``OneRoundShard``.
+
+What the attacker knows of the other users it subtracts, so a shard that holds the one rating is enough:
+
+* hdp-sum, ``sums``: the shard answers for all contributors, so its entries have the noise of the whole sum. The score
+  is the exact log-likelihood ratio of the two entries that the rating's value moves (its item's score and, in design A,
+  the total).
+* hdp-sum, ``messages``: what one user submits, with that user's share of the noise alone, as if there were no secure
+  aggregation. Nobody claims anything for this view; it is here to show why.
+* hdp-bit, ``messages``: the log-likelihood ratio of the bit. ``sums``: the sum of the bits of the item's raters.
+* ``final``: the recommender's real post-processing of a small world; Fisher's discriminant of what it publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hdpmf.audit.bounds import Scores, fisher
+from hdpmf.audit.laws import log_discrete_laplace, log_share
+from hdpmf.audit.world import Target
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.coding import bit_height, bit_probability, make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.protocol import BitContribution, SumContribution, Survey
+from hdpmf.ratings import Ratings
+from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.shard.contribution import OneRoundShard
+
+Progress = Callable[[int], None]
+
+_CATALOGUE = "audit"
+_SUMS, _BITS, _FINAL = 900_000, 900_010, 900_020  # streams of the seed
+_TOLD_EVERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A one-round design as it is audited.
+
+    Attributes:
+        kind: ``A`` or ``S`` (sums), ``L`` (bits).
+        epsilon: Of the survey.
+        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise, which an audit
+            has to find out: a control. The attacker knows the factor.
+    """
+
+    kind: str
+    epsilon: float
+    noise_factor: float = 1.0
+
+    def survey(self, ratings: Ratings, contributors: int) -> Survey:
+        """What the recommender asks."""
+        scale = ratings.scale
+        return Survey(
+            design=self.kind,  # type: ignore[arg-type]  # checked by the message
+            coding=make_coding("auto", scale, self.epsilon).name,  # type: ignore[arg-type]
+            epsilon=self.epsilon,
+            n_items=ratings.n_items,
+            catalogue=_CATALOGUE,
+            contributors=contributors,
+            scale_low=scale.low,
+            scale_high=scale.high,
+            scale_step=scale.step,
+        )
+
+    def answer(
+        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, contributors: int, noise: SimulatedNoise
+    ) -> SumContribution | BitContribution:
+        """What a shard with these ratings sends, holding ``n_users`` of all ``contributors``."""
+        source: Any = noise if self.noise_factor == 1.0 else _Less(noise, self.noise_factor)
+        shard = OneRoundShard(
+            ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
+        )
+        shard.accept(self.survey(ratings, contributors))
+        return shard.contribute()
+
+
+class _Less:
+    """Noise with a smaller scale than asked for: a mistake, made on purpose."""
+
+    def __init__(self, noise: SimulatedNoise, factor: float) -> None:
+        self._noise, self._factor = noise, factor
+
+    def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
+        return self._noise.discrete_laplace(float(scale) * self._factor, size)
+
+    def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
+        return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
+
+
+def sum_scores(
+    target: Target, design: Design, view: str, runs: int, seed: int, progress: Progress = lambda done: None
+) -> Scores:
+    """Scores against designs A and S in the view ``sums`` or ``messages``."""
+    contributors = max(target.ratings.n_users, 2)
+    n_users = contributors if view == "sums" else 1
+    coding = make_ruler(target.ratings.scale) if design.kind == "S" else _coding(target, design)
+    channels = sum_channels(design.kind, coding, design.epsilon)
+    units = int(weight_units(np.array([target.weight]))[0])
+    worlds = []
+    for world, rating in enumerate(target.ends):
+        one, weights = _alone(target, rating)
+        noise = SimulatedNoise(seed, _SUMS + world)
+        entries = np.empty((runs, 2), np.int64)
+        for run in range(runs):
+            sent = design.answer(one, weights, n_users, contributors, noise)
+            if isinstance(sent, SumContribution):
+                entries[run] = sent.scores[0], sent.total
+            if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
+                progress(run % _TOLD_EVERY + 1)
+        worlds.append(entries)
+
+    def ratio(seen: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(seen))
+        for column, (channel, ruler) in enumerate(
+            ((channels.score, coding), (channels.total, make_ruler(target.ratings.scale)))
+        ):
+            if channel is None:
+                continue
+            scale = float(channel.scale) * design.noise_factor
+            low, high = units * ruler.encode(np.array(target.ends, np.float32))
+            for end, sign in ((high, 1.0), (low, -1.0)):
+                noise = seen[:, column] - end
+                law = log_discrete_laplace(noise, scale) if view == "sums" else log_share(noise, scale, contributors)
+                total += sign * law
+        # The law of a sum has a plateau: equal ratios must not differ by rounding, or a threshold would split them.
+        return np.asarray(np.round(total, 9))
+
+    return Scores(ratio(worlds[0]), ratio(worlds[1]))
+
+
+def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
+    """Scores against design L in the view ``messages`` or ``sums``."""
+    design = Design("L", epsilon)
+    ratings = target.ratings
+    rows = np.array([target.row]) if view == "messages" else np.flatnonzero(ratings.item_codes == target.item)
+    size = max(1, 200_000 // len(rows))
+    worlds = []
+    for world, rating in enumerate(target.ends):
+        noise = SimulatedNoise(seed, _BITS + world)
+        values, blocks = target.values(rating)[rows], []
+        for begin in range(0, runs, size):
+            n = min(size, runs - begin)
+            copies = Ratings.from_arrays(
+                np.arange(n * len(rows)), np.repeat(np.arange(n), len(rows)), np.tile(values, n), scale=ratings.scale
+            )
+            weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
+            sent = design.answer(copies, weights, copies.n_users, copies.n_users, noise)
+            if isinstance(sent, BitContribution):
+                blocks.append(_bit_sums(sent, n, epsilon))
+        worlds.append(np.concatenate(blocks))
+    scores = Scores(worlds[0], worlds[1])
+    return scores if view == "sums" else _bit_ratios(target, design, scores)
+
+
+def _bit_sums(sent: BitContribution, n: int, epsilon: float) -> np.ndarray:
+    """What the recommender adds up for an item: bits with inverse-variance weights."""
+    signs = (2.0 * sent.plus - 1.0) / bit_height(sent.units, epsilon)
+    return np.round(np.bincount(sent.items, signs, n), 9)
+
+
+def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
+    """Log-likelihood ratios of single bits, from their signs."""
+    coding = _coding(target, design)
+    units = weight_units(np.array([target.weight, target.weight]))
+    plus = bit_probability(coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon)
+    if units[0] == 0:  # too small a weight: nothing was sent
+        return scores
+    up, down = np.log(plus[1] / plus[0]), np.log((1.0 - plus[1]) / (1.0 - plus[0]))
+    return Scores(np.where(scores.low > 0, up, down), np.where(scores.high > 0, up, down))
+
+
+def final_scores(
+    target: Target,
+    design: Design,
+    pilot: int,
+    runs: int,
+    seed: int,
+    progress: Progress = lambda done: None,
+) -> tuple[Scores, Scores]:
+    """Scores of pilot and measured runs against what the recommender publishes after a one-round design."""
+    worlds = []
+    contributors = target.ratings.n_users
+    survey = design.survey(target.ratings, contributors)
+    weights = target.privacy_weights()
+    for world, rating in enumerate(target.ends):
+        ratings = _with_values(target.ratings, target.values(rating))
+        noise = SimulatedNoise(seed, _FINAL + world)
+        published = np.empty((pilot + runs, 3))
+        for run in range(pilot + runs):
+            sent = design.answer(ratings, weights, contributors, contributors, noise)
+            if isinstance(sent, SumContribution):
+                facts = facts_from_sums(survey, [sent], None)
+            else:
+                facts = facts_from_bits(survey, [sent], None)
+            published[run] = facts.mean, facts.bias[target.item], facts.variance[target.item]
+            if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == pilot + runs - 1:
+                progress(run % _TOLD_EVERY + 1)
+        worlds.append(published)
+    low, high = worlds
+    direction = fisher(low[:pilot], high[:pilot])
+    low_scores, high_scores = low @ direction, high @ direction
+    return Scores(low_scores[:pilot], high_scores[:pilot]), Scores(low_scores[pilot:], high_scores[pilot:])
+
+
+def _coding(target: Target, design: Design) -> Any:
+    return make_coding("auto", target.ratings.scale, design.epsilon)
+
+
+def _alone(target: Target, rating: float) -> tuple[Ratings, PrivacyWeights]:
+    """A world of the one rating: what else is in the sums, the attacker knows and subtracts."""
+    one = Ratings.from_arrays([0], [0], [rating], scale=target.ratings.scale, name="one rating")
+    return one, PrivacyWeights.per_rating(one, [target.weight])
+
+
+def _with_values(ratings: Ratings, values: np.ndarray) -> Ratings:
+    return Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)

@@ -1,0 +1,179 @@
+"""A recorded training run, and devices that live through it again.
+
+A recommender chooses what it sends, so it may send everybody the same item factors again, whatever they answer. Given
+these, a user's messages depend on nothing but the user's own ratings and noise: only the audited user has to be
+simulated. Many copies of the user are simulated at once, by one real ``Shard``: each rating of each copy is an item of
+its own, so that the shard's sum per item is one user's one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.noise import SimulationNoise, laplace_scale
+from hdpmf.protocol import Opening, Round, learning_rate_at
+from hdpmf.ratings import IdIndex, Ratings, RatingScale
+from hdpmf.recommender import Recommender
+from hdpmf.shard import Shard
+from hdpmf.shard.initial import initial_vectors
+
+if TYPE_CHECKING:
+    from hdpmf.models.factorization import Factorization
+    from hdpmf.privacy.mechanisms import Mechanism
+    from hdpmf.protocol import Plan
+
+_SHARD, _RECOMMENDER = 11, 12  # streams of the recording's seed
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Path:
+    """What the recommender sent in a training run.
+
+    Attributes:
+        plan: The plan.
+        mechanism: How ratings entered.
+        budget: The epsilon that set the noise, or None.
+        factors: V of every round, the closing one included.
+        h: The recommender's draws of every round, one row per item or one for all; None without noise.
+        raters: Ratings that took part, per item.
+    """
+
+    plan: Plan
+    mechanism: Mechanism
+    budget: float | None
+    factors: np.ndarray
+    h: np.ndarray | None
+    raters: np.ndarray
+
+    def variance(self, round_: int, items: np.ndarray, raters: np.ndarray) -> np.ndarray:
+        """Variance of the noise in a message about each of ``items`` (rows) on each coordinate."""
+        if self.h is None or self.budget is None:
+            return np.ones((len(items), self.plan.n_factors))
+        scale = laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, self.budget)
+        h = self.h[round_].astype(np.float64)
+        per_item = h[items] if len(h) > 1 else np.repeat(h, len(items), axis=0)
+        return np.asarray(2.0 * scale**2 * per_item / raters[:, None])
+
+
+def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> Path:
+    """Train once, honestly, and keep what the recommender sent."""
+    mechanism = model._mechanism()
+    plan = model._plan(train, mechanism)
+    with Workers(1) as workers:
+        shard = Shard(train, weights, mechanism, SimulationNoise(seed, _SHARD), seed, workers)
+        recommender = Recommender(plan, mechanism, SimulationNoise(seed, _RECOMMENDER), model._h_per_item())
+        opening = recommender.open([shard.accept(plan)])
+        recommender.start([shard.open(opening)])
+        factors, draws = [], []
+        for _ in range(plan.epochs):
+            message = recommender.next_round()
+            factors.append(message.item_factors)
+            draws.append(message.h)
+            shard.receive(message)
+            recommender.aggregate([shard.contribute()])
+        factors.append(recommender.factors)
+    h = None if opening.noise_budget is None else np.stack([one for one in draws if one is not None])
+    return Path(plan, mechanism, opening.noise_budget, np.stack(factors), h, recommender.raters)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Copies:
+    """Ratings of simulated users: ``n`` users with equally many ratings each, user after user.
+
+    Attributes:
+        ids: A number for each user, which decides its first vector.
+        items: Positions of the items that each user rated.
+        values: Ratings, one row per user.
+        weights: Their privacy weights, one row per user.
+    """
+
+    ids: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users, and ratings of each."""
+        return self.values.shape[0], self.values.shape[1]
+
+
+def messages(
+    path: Path, copies: Copies, raters: np.ndarray, noise: SimulationNoise, seed: int, workers: Workers
+) -> Iterator[np.ndarray]:
+    """What a real shard of these users answers: which ratings take part, then the messages of every round.
+
+    Args:
+        path: What the recommender sends.
+        copies: The users.
+        raters: The number of raters that the recommender states, one for each of a user's ratings. With the true
+            numbers a message has one user's share of the noise; with 1 it has the noise of the whole sum.
+        noise: Of the devices.
+        seed: Of the first user vectors.
+        workers: Threads for the kernels.
+
+    Yields:
+        First a mask (users, ratings), then for every round an array (users, ratings, factors).
+    """
+    n, m = copies.shape
+    plan = _plan_for(path.plan, n * m)
+    scale = RatingScale(plan.scale_low, plan.scale_high, None)
+    ratings = Ratings.from_arrays(
+        np.repeat(copies.ids, m), np.arange(n * m), copies.values.ravel(), scale=scale, name="copies of one user"
+    )
+    shard = Shard(
+        ratings, PrivacyWeights.per_rating(ratings, copies.weights.ravel()), path.mechanism, noise, seed, workers
+    )
+    shard.accept(plan)
+    counts = shard.open(Opening(noise_budget=path.budget)).counts
+    yield counts.reshape(n, m) > 0
+    stated = np.tile(np.maximum(raters, 1), n)
+    for number in range(1, plan.epochs + 1):
+        factors = path.factors[number - 1][copies.items]
+        h = None if path.h is None else path.h[number - 1]
+        if h is not None and len(h) > 1:
+            h = np.tile(h[copies.items], (n, 1))
+        shard.receive(Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h))
+        yield shard.contribute().sums.reshape(n, m, plan.n_factors)
+
+
+def _plan_for(plan: Plan, n_items: int) -> Plan:
+    from msgspec.structs import replace
+
+    return replace(plan, n_items=n_items)
+
+
+class Device:
+    """The attacker's own simulation of devices: what their vectors would be if the ratings were these.
+
+    Everything is known to the attacker but the ratings in question: the path, the other ratings and the weights, which
+    ratings take part, and the first vectors (the theorem that is put to the test fixes them, too).
+    """
+
+    def __init__(self, path: Path, copies: Copies, kept: np.ndarray, first: np.ndarray | None, seed: int) -> None:
+        plan = path.plan
+        self.target = np.asarray(path.mechanism.target(copies.values, copies.weights), np.float64)
+        coefficient = path.mechanism.coefficient(copies.weights)
+        self._coefficient = 1.0 if coefficient is None else coefficient
+        self._path, self._items, self._kept = path, copies.items, kept
+        self._root = np.sqrt(np.maximum(kept.sum(axis=1, keepdims=True), 1)) if plan.scale_steps else 1.0
+        ids = IdIndex(copies.ids)
+        self.u = initial_vectors(ids, plan.n_factors, seed).astype(np.float64) if first is None else first.copy()
+
+    def residuals(self, round_: int) -> np.ndarray:
+        """The factors ``e`` of the messages ``e u`` of a round (from 0), after stepping the vectors to it."""
+        path, plan = self._path, self._path.plan
+        factors = path.factors[round_][self._items].astype(np.float64)
+        if round_ > 0:
+            rate = learning_rate_at(plan.learning_rate, round_, plan.epochs)
+            error = (self.u @ factors.T - self.target) * self._kept
+            self.u = self.u - rate / self._root * 2.0 * (error @ factors + plan.reg * self.u)
+            if path.mechanism.bounds_users:
+                self.u /= np.maximum(np.linalg.norm(self.u, axis=1, keepdims=True), 1.0)
+        return np.asarray(2.0 * self._coefficient * (self.u @ factors.T - self.target) * self._kept)

@@ -1,0 +1,149 @@
+"""The distinguishing game against the final item factors (view ``final``): training is repeated for every run.
+
+Ten thousand trainings of a real data set would take hours, so this view has a small world: 20 items, 30 users, about
+ten ratings each. One rating among so few moves the factors more than it would among many, which helps the attacker.
+Copies of the world have neither users nor items in common, so a real ``Shard`` and ``Recommender`` train a block of
+them at once and none notices the others.
+
+The attacker has two scores and uses the one that did better on the pilot runs: the item's vector projected on Fisher's
+discriminant (the mean difference of the pilot runs in units of their spread), and what the factors predict for the
+rating from the user's other ratings. Without noise it simply trains both worlds itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpmf.audit.bounds import Scores, fisher, lower_bound
+from hdpmf.audit.world import Target
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.ratings import Ratings
+from hdpmf.recommender import Recommender
+from hdpmf.shard import Shard
+
+if TYPE_CHECKING:
+    from hdpmf.models.factorization import Factorization
+
+SMALL_USERS, SMALL_ITEMS, SMALL_RATINGS_EACH = 30, 20, 10
+
+_RATINGS_PER_BLOCK = 60_000
+_FIRST_STREAM = 500_000  # away from the other views' streams
+
+Progress = Callable[[int], None]
+
+
+def small_world(ratings: Ratings) -> Ratings:
+    """The most rated items of a world and users who rated about ten of them."""
+    items = np.argsort(-ratings.item_counts(), kind="stable")[:SMALL_ITEMS]
+    among = ratings.take(np.isin(ratings.item_codes, items))
+    counts = among.user_counts()
+    distance = np.where(counts >= 2, np.abs(counts - SMALL_RATINGS_EACH), len(items) + 1)
+    users = np.argsort(distance, kind="stable")[:SMALL_USERS]
+    rows = among.take(np.isin(among.user_codes, users[distance[users] <= len(items)]))
+    return Ratings.from_arrays(
+        np.unique(rows.user_codes, return_inverse=True)[1],
+        np.unique(rows.item_codes, return_inverse=True)[1],
+        rows.values,
+        scale=rows.scale,
+        name=f"{ratings.name}, {SMALL_USERS} users and {SMALL_ITEMS} items",
+    )
+
+
+def retrain_scores(
+    model: Factorization, target: Target, runs: int, seed: int, progress: Progress = lambda done: None
+) -> tuple[Scores, Scores]:
+    """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the better attack."""
+    worlds = []
+    size = max(1, _RATINGS_PER_BLOCK // len(target.ratings))
+    with Workers(1) as workers:
+        for world, rating in enumerate(target.ends):
+            blocks = []
+            for block, begin in enumerate(range(0, 2 * runs, size)):
+                ids = np.arange(begin, min(begin + size, 2 * runs))
+                stream = _FIRST_STREAM + 4 * block + 2 * world
+                blocks.append(_train_copies(model, target, rating, ids, (seed, stream), workers))
+                progress(len(ids))
+            worlds.append(np.concatenate(blocks))
+    low, high = worlds
+    if model.privacy.epsilon is None:
+        scores = [_own_training(low, high, target)]
+    else:
+        scores = [_discriminant(low, high, target, runs), _predictions(model, low, high, target)]
+    halves = [(Scores(one.low[:runs], one.high[:runs]), Scores(one.low[runs:], one.high[runs:])) for one in scores]
+    return max(halves, key=lambda pair: lower_bound(pair[0], pair[0]).epsilon)
+
+
+def _train_copies(
+    model: Factorization, target: Target, rating: float, ids: np.ndarray, streams: tuple[int, int], workers: Workers
+) -> np.ndarray:
+    """Final item factors of copies of the world, (copies, items, factors)."""
+    ratings, n = target.ratings, len(ids)
+    copy = np.repeat(ids, len(ratings))
+    inflated = Ratings.from_arrays(
+        copy * ratings.n_users + np.tile(ratings.user_codes, n),
+        copy * ratings.n_items + np.tile(ratings.item_codes, n),
+        np.tile(target.values(rating), n),
+        scale=ratings.scale,
+        name="copies of a small world",
+    )
+    mechanism = model._mechanism()
+    plan = model._plan(inflated, mechanism)
+    weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
+    seed, stream = streams
+    shard = Shard(inflated, weights, mechanism, SimulationNoise(seed, stream), seed, workers)
+    start = _SameStart(seed, stream + 1, ratings.n_items)
+    recommender = Recommender(plan, mechanism, start, model._h_per_item())
+    recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
+    for _ in range(plan.epochs):
+        shard.receive(recommender.next_round())
+        recommender.aggregate([shard.contribute()])
+    return recommender.factors.reshape(n, ratings.n_items, plan.n_factors)
+
+
+class _SameStart(SimulationNoise):
+    """The same first item factors for every copy: the recommender chose them, so the attacker knows them."""
+
+    def __init__(self, seed: int, stream: int, n_items: int) -> None:
+        super().__init__(seed, stream)
+        self._first = SimulationNoise(seed, _FIRST_STREAM - 1)
+        self._n_items = n_items
+
+    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
+        one = self._first.normals((self._n_items, shape[1]))
+        return np.tile(one, (shape[0] // self._n_items, 1))
+
+
+def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
+    """Without noise: whose own training comes out as what was published."""
+    apart = np.linalg.norm(high[:, target.item] - low[:, target.item], axis=1).astype(np.float64)
+    return Scores(-apart, apart)
+
+
+def _discriminant(low: np.ndarray, high: np.ndarray, target: Target, pilot: int) -> Scores:
+    v_low, v_high = (factors[:, target.item].astype(np.float64) for factors in (low, high))
+    direction = fisher(v_low[:pilot], v_high[:pilot])
+    return Scores(v_low @ direction, v_high @ direction)
+
+
+def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
+    """What the factors say about the rating, with a user vector fitted to the user's other ratings."""
+    mechanism = model._mechanism()
+    others = np.delete(target.own, target.place)
+    items = target.ratings.item_codes[others]
+    wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(np.float64)
+    scores = []
+    for factors in (low, high):
+        known = factors[:, items].astype(np.float64)
+        gram = known.transpose(0, 2, 1) @ known
+        ridge = max(model.reg, 1e-3) + 1e-6 * np.trace(gram, axis1=1, axis2=2)
+        gram += ridge[:, None, None] * np.eye(known.shape[2])
+        u = np.linalg.solve(gram, (known.transpose(0, 2, 1) @ wanted)[:, :, None])[:, :, 0]
+        if mechanism.bounds_users:
+            u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1.0)
+        scores.append(np.sum(u * factors[:, target.item], axis=1))
+    return Scores(scores[0], scores[1])
