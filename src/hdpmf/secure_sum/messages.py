@@ -40,8 +40,10 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def _require_parts(self, name: str, size: int) -> None:
         parts: dict[int, bytes] = getattr(self, name)
         self._require(len(parts) <= MAX_NEIGHBOURS, f"{name} has more entries than a device may have neighbours")
-        self._require(all(0 <= device < MAX_DEVICES for device in parts), f"{name} names a device outside any roster")
-        self._require(all(len(part) == size for part in parts.values()), f"{name} must have {size} bytes each")
+        self._require(
+            not parts or (min(parts) >= 0 and max(parts) < MAX_DEVICES), f"{name} names a device outside any roster"
+        )
+        self._require(set(map(len, parts.values())) <= {size}, f"{name} must have {size} bytes each")
 
 
 class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):

@@ -30,8 +30,8 @@ class SimulatedSum:
     Attributes:
         total: The sum in words.
         survivors: Numbers of the devices in it.
-        client_seconds: Time spent in each device's code.
-        server_seconds: Time spent in the recommender's code, and coding messages on its side.
+        client_seconds: Processor time of each device, coding messages included.
+        server_seconds: Processor time of the recommender, coding messages included.
         bytes_up: Sent by each device.
         bytes_down: Sent to each device.
     """
@@ -88,9 +88,9 @@ def run_in_process(
             down[device] += len(data)
             if device in drops and STEPS.index(drops[device]) <= step:
                 continue
-            begin = time.perf_counter()
+            begin = time.thread_time()
             reply = encode(clients[device].answer(decode_to_device(data)))
-            spent[device] += time.perf_counter() - begin
+            spent[device] += time.thread_time() - begin
             up[device] += len(reply)
             with server_clock:
                 server.receive(device, decode_to_recommender(reply))
@@ -108,7 +108,7 @@ class _Clock:
         self.seconds = 0.0
 
     def __enter__(self) -> None:
-        self._begin = time.perf_counter()
+        self._begin = time.thread_time()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._begin
+        self.seconds += time.thread_time() - self._begin

@@ -1,0 +1,82 @@
+"""A secure sum that a test can hold in its hands: stop it, change what goes back and forth, and go on."""
+
+import random
+import secrets
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
+
+POLICY = SumPolicy(min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2))
+IDENTITIES = [DeviceIdentity(bytes([1 + n]) * 32) for n in range(40)]
+
+
+@dataclass
+class Session:
+    vectors: np.ndarray
+    roster: Roster
+    clients: list[SecureSumClient]
+    server: SecureSumServer
+    outgoing: dict = field(default_factory=dict)
+
+    @property
+    def plan(self):
+        return self.server.plan
+
+    def neighbours(self, device):
+        return self.server._graph.of(device)
+
+    def start(self):
+        self.outgoing = self.server.advance()
+        return self
+
+    def step(self, silent=()):
+        """Deliver what is outgoing, take the replies, close the step. Returns the replies."""
+        replies = {one: self.clients[one].answer(what) for one, what in self.outgoing.items() if one not in silent}
+        for one, reply in replies.items():
+            self.server.receive(one, reply)
+        self.outgoing = self.server.advance()
+        return replies
+
+    def until(self, kind):
+        """Play honestly until messages of this kind are about to be delivered."""
+        if not self.outgoing:
+            self.start()
+        while type(next(iter(self.outgoing.values()))) is not kind:
+            self.step()
+        return self
+
+    def finish(self):
+        while self.outgoing:
+            self.step()
+        return self.server.result
+
+    def plain_sum(self, devices):
+        return self.vectors[list(devices)].sum(axis=0, dtype=np.uint32)
+
+
+@pytest.fixture
+def make_session():
+    def make(n=7, length=5, policy=POLICY, seed=0, **options):
+        vectors = np.random.default_rng(seed).integers(0, 2**32, (n, length), dtype=np.uint32)
+        roster = Roster(one.public for one in IDENTITIES[:n])
+        clients = [
+            SecureSumClient(one, roster, vector, policy) for one, vector in zip(IDENTITIES[:n], vectors, strict=True)
+        ]
+        return Session(vectors, roster, clients, SecureSumServer(propose(roster, length, **options), roster))
+
+    return make
+
+
+@pytest.fixture
+def fixed_secrets(monkeypatch):
+    """The operating system's entropy replaced by a seeded one, for statistics that must come out the same."""
+    monkeypatch.setattr(secrets, "token_bytes", random.Random(20170).randbytes)
+
+
+@pytest.fixture
+def identities():
+    return IDENTITIES
