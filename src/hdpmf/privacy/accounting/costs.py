@@ -188,17 +188,8 @@ def honest_line(setting: Setting, raters: int = 20) -> str:
 
 def with_honest_cost(claim: PrivacyClaim, method: str, params: Mapping[str, Any]) -> PrivacyClaim:
     """A nominal claim with ``honest_line``, for a model of the paper with these parameters."""
-    solver, h = params.get("solver", "batch"), params.get("h", "auto")
-    shared = h == "shared" or (h == "auto" and solver == "sequential")
     try:
-        setting = Setting(
-            method,
-            params["epsilon"],
-            params["n_factors"],
-            params["epochs"],
-            noise=params["noise"],
-            h="shared" if shared else "item",
-        )
+        setting = Setting.from_params(method, params)
     except (PrivacyError, ConfigError):
         return claim  # a model that cannot be fitted says so when it is
     return replace(claim, honest=honest_line(setting))

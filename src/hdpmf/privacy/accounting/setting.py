@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -78,6 +79,17 @@ class Setting:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
         if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
             raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
+
+    @classmethod
+    def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
+        """The setting of a model with these parameters (``model.get_params()``); what has no cost is left out."""
+        names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
+        names |= {"design": "design", "coding": "coding"}
+        chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
+        h = params.get("h", "auto")
+        # Without a choice each solver does what its source does: the published numbers share one h.
+        shared = h == "shared" or (h == "auto" and params.get("solver") == "sequential")
+        return cls(method, h="shared" if shared else "item", **chosen)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
