@@ -171,3 +171,19 @@ def test_nothing_to_test_on(call: Call, tmp_path: Path) -> None:
     result = call("evaluate", "mf", "--train", file, "--hold-out", 1)
     assert result.code == 3
     assert "nothing to test on" in result.err
+
+
+def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None:
+    source = ("--train", files[0], "--test", files[1], *QUICK)
+    found = call("evaluate", "mf", *source, "--ranking", "--json").json
+    train, test = read_split(*files)
+    expected = make_model("mf", n_factors=4, learning_rate=0.01, epochs=5, rng=0).fit(train).rank(test)
+    assert found["ndcg_at_10"] == expected["ndcg"]
+    assert found["recall_at_10"] == expected["recall"]
+    assert found["coverage_at_10"] == expected["coverage"]
+    assert found["n_ranked_users"] == expected["n_users"] > 0
+    assert "NDCG 0." in call("evaluate", "mf", *source, "--ranking").out
+    found = call("evaluate", "user-mean", *source, "--ranking", "--json").json
+    assert found["ndcg_at_10"] is None
+    assert "Lists: none" in call("evaluate", "user-mean", *source, "--ranking").out
+    assert "ndcg_at_10" not in call("evaluate", "mf", *source, "--json").json

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.inputs import Settings, Source
@@ -17,7 +20,22 @@ from hdpmf.cli.output import (
     short_claim,
 )
 
+if TYPE_CHECKING:
+    from hdpmf.models import Model
+    from hdpmf.ratings import Ratings
+
 _BASELINES = ("user-mean", "global-mean")
+_LISTED = 10
+
+Ranking = Annotated[
+    bool,
+    typer.Option(
+        "--ranking",
+        help=f"Measure lists of {_LISTED} too: NDCG, recall and coverage, where a test rating in the top quarter of "
+        "the scale is relevant and everything that a user has not rated is a candidate.",
+        rich_help_panel=options.RUN_PANEL,
+    ),
+]
 
 
 def evaluate(
@@ -43,6 +61,7 @@ def evaluate(
     weights_seed: options.WeightsSeed = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    ranking: Ranking = False,
     json: options.Json = False,
 ) -> None:
     """Train METHOD and measure its error on test ratings, beside both trivial baselines."""
@@ -62,6 +81,7 @@ def evaluate(
         model.fit(training, weights, callbacks=[after_epoch])
         seconds = time.perf_counter() - begin
     score = model.score(held_out)
+    lists = _lists(model, held_out) if ranking else {}
     baselines = {name: make_model(name).fit(training) for name in _BASELINES}
     baseline_scores = {name: baseline.score(held_out) for name, baseline in baselines.items()}
 
@@ -73,6 +93,7 @@ def evaluate(
                 "mae": score["mae"],
                 "n_test": score["n"],
                 "n_cold": score["n_cold"],
+                **lists,
                 "n_train": len(training),
                 "fit_seconds": seconds,
                 **claim_fields(model.privacy),
@@ -100,4 +121,25 @@ def evaluate(
     )
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
+    if ranking:
+        print_lines(_in_words(lists))
     print_lines(claim_sentence(model.privacy))
+
+
+def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:
+    """Ranking metrics under their names in the JSON; None for a method that predicts the same for every item."""
+    measured = model.rank(held_out, _LISTED) if model.can_rank else {}
+    named: dict[str, float | int | None] = {
+        f"{name}_at_{_LISTED}": measured.get(name) for name in ("ndcg", "recall", "coverage")
+    }
+    return named | {"n_ranked_users": measured.get("n_users")}
+
+
+def _in_words(lists: dict[str, float | int | None]) -> str:
+    ndcg, recall, coverage, users = lists.values()
+    if ndcg is None or recall is None or coverage is None:
+        return "Lists: none, because this method predicts the same for every item."
+    return (
+        f"Lists of {_LISTED} for {users:,} users: NDCG {ndcg:.4f}, recall {recall:.4f}, "
+        f"coverage of the catalogue {coverage:.1%}."
+    )

@@ -16,11 +16,12 @@ from hdpmf.experiments.runs import Run
 from hdpmf.experiments.spec import Experiment, parse_experiment, read_experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
 from hdpmf.experiments.store import Result, Store
-from hdpmf.experiments.summary import Cell, collect, compare, dataset_title, tuning_tables
+from hdpmf.experiments.summary import RANKING, Cell, collect, compare, dataset_title, tuning_tables
 from hdpmf.experiments.tuning import Tuned, tune
 
 __all__ = [
     "BACKENDS",
+    "RANKING",
     "Cell",
     "Done",
     "Experiment",

@@ -30,6 +30,11 @@ from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import Ratings, load_dataset, load_split
 
+RANKED = 10
+"""Length of the lists that are measured."""
+
+_MAX_SCORES = 200_000_000
+
 
 class Task(msgspec.Struct, frozen=True):
     """Some runs to do one after another.
@@ -90,6 +95,8 @@ def do_run(run: Run, files: Mapping[str, str]) -> Result:
         model.fit(train, weights)
         metrics["fit_seconds"] = round(time.perf_counter() - begin, 4)
         metrics |= score(model, train, test)
+        if run.stage == "evaluation":
+            metrics |= lists(model, test)
         status = "done"
     except DivergedError as error:
         status, metrics, message = "diverged", {}, str(error)
@@ -129,6 +136,18 @@ def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]
         "mae_all": everything["mae"],
         "n_all": everything["n"],
     }
+
+
+def lists(model: Model, test: Ratings) -> dict[str, float | int]:
+    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes."""
+    n_scores = len(model.devices_.users) * len(model.catalogue_.items)
+    if not model.can_rank or n_scores > _MAX_SCORES:
+        return {}
+    try:
+        measured = model.rank(test, RANKED)
+    except RatingsError:  # nobody has a relevant test rating
+        return {}
+    return {f"{name}_at_{RANKED}": measured[name] for name in ("ndcg", "recall", "coverage")}
 
 
 def _without_fallback(model: Model) -> Model:

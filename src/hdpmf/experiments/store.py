@@ -16,7 +16,9 @@ moment loses the runs in flight and nothing else.
 
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
 own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
-rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``.
+rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. On test sets of
+moderate size also ``ndcg_at_10``, ``recall_at_10``, ``coverage_at_10`` (see `hdpmf.models.ranking`), which results of
+older versions do not have.
 """
 
 from __future__ import annotations

@@ -16,6 +16,9 @@ from hdpmf.ratings import dataset_info, dataset_names
 
 METRICS = ("mse", "mae", "mse_all", "mae_all")
 
+RANKING = ("ndcg_at_10", "recall_at_10", "coverage_at_10")
+"""In a cell's metrics where all of its finished runs have them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -30,7 +33,8 @@ class Cell:
         in_paper: Whether the paper shows this method here.
         factors: K.
         x: Place on the axis, or None in a table.
-        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``.
+        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of ``RANKING`` where
+            it was measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there yet; the
             summaries then hold what is).
         hyperparameters: Chosen values; empty where there was nothing to choose.
@@ -136,6 +140,8 @@ def _cell(
     found = [results[run.id] for run in runs if run.id in results]
     states = {result.status for result in found} | ({"missing"} if len(found) < len(experiment.seeds) else set())
     status = next(one for one in ("failed", "diverged", "missing", "done") if one in states)
+    finished = [result for result in found if result.status == "done"]
+    ranked = [name for name in RANKING if finished == found and all(name in one.metrics for one in found) and found]
     return Cell(
         experiment=experiment.name,
         dataset=place.dataset,
@@ -145,7 +151,7 @@ def _cell(
         in_paper=place.method in experiment.paper_methods,
         factors=place.factors,
         x=None if x is None else float(x),
-        metrics={name: Summary.of([result.metric(name) for result in found]) for name in METRICS},
+        metrics={name: Summary.of([result.metric(name) for result in found]) for name in (*METRICS, *ranked)},
         status=status,
         hyperparameters=dict(chosen.get(tuned, {})),
         run_ids=tuple(run.id for run in runs),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class Model(Parameters, ABC):
 
     catalogue_: Catalogue
     devices_: Devices
+
+    can_rank: ClassVar[bool] = True
+    """Whether predictions differ between items at all."""
 
     @abstractmethod
     def fit(
@@ -100,6 +103,32 @@ class Model(Parameters, ABC):
             "n": len(test),
             "n_cold": int((~(known_user & known_item)).sum()),
         }
+
+    def rank(self, test: Ratings, n: int = 10) -> dict[str, float | int]:
+        """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking`` states.
+
+        Returns:
+            ``ndcg``, ``recall``, ``coverage``, all between 0 and 1, and ``n_users``, those who were ranked for.
+
+        Raises:
+            ConfigError: The model predicts the same for every item.
+            RatingsError: No known user has a relevant test rating.
+        """
+        from hdpmf.models.ranking import rank
+
+        self._check_fitted()
+        if not self.can_rank:
+            raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
+        catalogue, devices, mechanism = self.catalogue_, self.devices_, self._mechanism()
+        candidates = catalogue.trained.copy()
+        candidates[np.setdiff1d(np.arange(len(candidates)), devices.rated)] = False
+        factors = np.ascontiguousarray(catalogue.factors[candidates].T)
+        beta, gamma = devices.beta.astype(np.float32), devices.gamma[candidates].astype(np.float32)
+
+        def scores(users: np.ndarray) -> np.ndarray:
+            return mechanism.bring_back(devices.vectors[users] @ factors, beta[users, None] * gamma)
+
+        return rank(devices, candidates, scores, test, catalogue.items.find(test.items.ids), n)
 
     def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
         """The ``n`` items with the best predicted rating that ``user`` has not rated, best first.

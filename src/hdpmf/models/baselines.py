@@ -20,6 +20,8 @@ from hdpmf.shard import Devices
 class _Baseline(Model):
     """A model without factors: its items count as untrained, so that predictions are each user's own mean."""
 
+    can_rank = False
+
     def fit(
         self,
         train: Ratings,

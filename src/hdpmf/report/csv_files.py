@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
-from hdpmf.experiments import Cell, compare, published, table2
+from hdpmf.experiments import RANKING, Cell, compare, published, table2
 from hdpmf.report.content import Content
 from hdpmf.report.findings import mark_of
 from hdpmf.report.numbers import METRIC_LABELS
@@ -40,6 +40,9 @@ def _cells_csv(content: Content, name: str, cells: list[Cell]) -> bytes:
         for metric in METRIC_LABELS:
             head += [f"paper_{metric}_mean", f"paper_{metric}_std", f"paper_{metric}_stars", f"{metric}_mark"]
             head += [f"{metric}_p_hdpmf_pdpmf", f"{metric}_stars"]
+    ranked = [metric for metric in RANKING if any(metric in cell.metrics for cell in cells)]
+    for metric in ranked:
+        head += [f"{metric}_mean", f"{metric}_std"]
     for metric in METRIC_LABELS:
         head += [f"{metric}_seed_{seed}" for seed in seeds]
     head += [f"run_seed_{seed}" for seed in seeds]
@@ -61,6 +64,9 @@ def _cells_csv(content: Content, name: str, cells: list[Cell]) -> bytes:
                 ]  # fmt: skip
                 test = tests[metric].get((cell.dataset, cell.factors, cell.x)) if cell.method == "hdpmf" else None
                 row += [None, None] if test is None else [test.p, test.stars]
+        for metric in ranked:
+            summary = cell.metrics.get(metric)
+            row += [None, None] if summary is None else [summary.mean, summary.std]
         for metric in METRIC_LABELS:
             row += [_seed_value(content, run, metric) for run in _padded(cell.run_ids, len(seeds))]
         row += list(_padded(cell.run_ids, len(seeds)))

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.experiments import Experiment, Result, Run, Store, collect, compare, run_experiments, tuning_tables
+from hdpmf.experiments import RANKING, Experiment, Result, Run, Store, collect, compare, run_experiments, tuning_tables
 from hdpmf.experiments.choice import Measured, best, choices
 from hdpmf.experiments.execute import do_run
 from hdpmf.experiments.expand import Place
@@ -65,6 +65,9 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         assert cells[0].claim is not None
         assert cells[0].claim.status == "nominal"
         assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
+        for cell in cells:  # lists are measured on the test set, by methods that rank
+            assert (set(RANKING) <= set(cell.metrics)) == (cell.method != "user-mean")
+        assert not any(set(RANKING) & set(one.metrics) for one in results.values() if one.run.stage == "tuning")
         assert experiment_status(small, results).complete
         assert store.datasets()["synthetic"]["ratings"] == 700
         assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]

@@ -1,0 +1,117 @@
+"""Lists against the definition, written out user by user."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError
+from hdpmf.models import METHODS, ranking
+from hdpmf.models.ranking import best_of, relevant_from
+from hdpmf.privacy import PrivacySpec
+from hdpmf.ratings import Ratings, RatingScale, synthetic_world
+
+WORLD = synthetic_world(n_users=80, n_items=60, n_ratings=2000, rng=1)
+TRAIN, TEST = WORLD.hold_out(6, rng=1)
+WEIGHTS = PrivacySpec().draw(TRAIN, rng=0)
+
+
+def by_definition(model, train, test, n):
+    """NDCG, recall and coverage from ``recommend``-like lists, one user at a time."""
+    trained = dict(zip(model.catalogue_.items.ids.tolist(), model.catalogue_.trained.tolist(), strict=True))
+    in_training = set(train.item_ids.tolist())
+    ndcg, recall, shown = [], [], set()
+    for user in np.unique(test.user_ids):
+        rated = set(train.item_ids[train.user_ids == user].tolist())
+        mine = test.user_ids == user
+        liked = set(test.item_ids[mine & (test.values >= 4)].tolist())
+        if not rated or not liked:
+            continue
+        candidates = [item for item in sorted(in_training - rated) if trained[item]]
+        code = model.devices_.users.find([user])[0]
+        places = model.catalogue_.items.find(np.array(candidates))
+        raw = model.catalogue_.factors[places] @ model.devices_.vectors[code]
+        raw = model._mechanism().bring_back(raw, model.devices_.beta[code] * model.devices_.gamma[places])
+        ordered = sorted(zip(-raw, candidates, strict=True))
+        top = [item for _, item in ordered[:n]]
+        shown |= set(top)
+        gain = sum(1 / math.log2(place + 2) for place, item in enumerate(top) if item in liked)
+        ideal = sum(1 / math.log2(place + 2) for place in range(min(n, len(liked))))
+        ndcg.append(gain / ideal)
+        recall.append(len(liked & set(top)) / len(liked))
+    return np.mean(ndcg), np.mean(recall), len(shown) / len(in_training), len(ndcg)
+
+
+@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if one.model.can_rank])
+@pytest.mark.parametrize("n", [3, 10])
+def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
+    monkeypatch.setattr(ranking, "_BLOCK_SCORES", 500)  # several blocks
+    known = METHODS[method]
+    params = {"epochs": 8, "learning_rate": 0.05, "rng": 0, **known.fixed}
+    accepted = known.model.parameter_names()
+    model = known.model(**{name: value for name, value in params.items() if name in accepted}).fit(TRAIN, WEIGHTS)
+    measured = model.rank(TEST, n)
+    expected = by_definition(model, TRAIN, TEST, n)
+    assert [measured[name] for name in ("ndcg", "recall", "coverage", "n_users")] == pytest.approx(expected)
+    assert 0 < measured["coverage"] <= 1
+
+
+@pytest.mark.parametrize("n", [3, 10])
+def test_a_model_that_knows_the_answers_ranks_them_first(n):
+    model = METHODS["mf"].model(2, epochs=1, rng=0).fit(TRAIN)
+    # Every user's vector picks out one item; here one that the user likes in the test set, where there is one.
+    model.devices_.vectors = np.eye(TRAIN.n_users, dtype=np.float32)
+    liked = np.zeros((TRAIN.n_items, TRAIN.n_users), np.float32)
+    liked[TEST.item_codes, TEST.user_codes] = TEST.values >= 4
+    model.catalogue_ = type(model.catalogue_)(TRAIN.items, liked, np.maximum(TRAIN.item_counts(), 1), TRAIN.scale, None)
+    measured = model.rank(TEST, n)
+    in_training = TRAIN.item_counts()[TEST.item_codes] > 0
+    if in_training.all():
+        assert measured["ndcg"] == pytest.approx(1.0)
+    assert measured["recall"] > (0.95 if n == 10 else 0.5)
+
+
+def test_users_and_items_that_nobody_knows_are_no_trouble():
+    model = METHODS["mf"].model(3, epochs=3, rng=0).fit(TRAIN)
+    base = model.rank(TEST)
+    foreign = Ratings.from_arrays(
+        np.concatenate((TEST.user_ids, [10**6, TEST.user_ids[0]])),
+        np.concatenate((TEST.item_ids, [TEST.item_ids[0], 10**6])),
+        np.concatenate((TEST.values, [5.0, 5.0])),
+        scale=TEST.scale,
+    )
+    measured = model.rank(foreign)
+    assert measured["n_users"] - base["n_users"] in (0, 1)  # only the known user can be new, by the unknown item
+    assert measured["recall"] <= base["recall"]
+
+
+def test_equal_scores_come_in_the_order_of_the_catalogue():
+    table = np.array([[1, 3, 3, 3, 0], [2, 2, 2, 2, 2], [0, 5, 1, 5, 9], [-np.inf, 1, -np.inf, -np.inf, -np.inf]])
+    top, listed = best_of(table.astype(np.float32), 2)
+    assert top[:3].tolist() == [[1, 2], [0, 1], [4, 1]]
+    assert top[3, 0] == 1
+    assert listed.tolist() == [[True, True], [True, True], [True, True], [True, False]]
+    top, listed = best_of(table, 9)
+    assert top.shape == listed.shape == (4, 5)
+    assert best_of(np.zeros((3, 0)), 4)[0].shape == (3, 0)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [((1, 5), 4.0), ((0.5, 5), 3.875), ((1, 10), 7.75), ((0, 100), 75.0)])
+def test_relevant_is_the_top_quarter_of_the_scale(scale, expected):
+    assert relevant_from(RatingScale(*scale)) == expected
+
+
+def test_what_cannot_be_ranked_says_so():
+    for name in ("user-mean", "global-mean"):
+        with pytest.raises(ConfigError, match="same for every item"):
+            METHODS[name].model().fit(TRAIN).rank(TEST)
+    model = METHODS["mf"].model(3, epochs=1, rng=0)
+    with pytest.raises(NotFittedError):
+        model.rank(TEST)
+    model.fit(TRAIN)
+    with pytest.raises(RatingsError, match="nothing to rank for"):
+        model.rank(TEST.take(TEST.values < 4))
+    with pytest.raises(ConfigError, match="at least 1"):
+        model.rank(TEST, 0)
