@@ -15,7 +15,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
-    """N(0, SPREAD^2) vectors, one row per user; a user's row is the same in every partition into shards."""
+    """N(0, SPREAD^2) vectors in the unit ball, one row per user, the same in every partition into shards."""
     keys = _keys(users.ids) ^ _mixed(np.array([seed], np.uint64) + _GOLDEN)
     # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of its own.
     counters = np.arange(1, 2 * n_factors + 1, dtype=np.uint64) * _GOLDEN
@@ -23,7 +23,10 @@ def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
     uniforms = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(uniforms[:, :n_factors]))
     normals = radius * np.cos(2.0 * np.pi * uniforms[:, n_factors:])
-    return (SPREAD * normals).astype(np.float32)
+    vectors = SPREAD * normals
+    # With many factors a draw can be longer than 1, and the noise of the first round is calibrated to the unit ball.
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0)
+    return vectors.astype(np.float32)
 
 
 def _keys(ids: np.ndarray) -> np.ndarray:
