@@ -80,6 +80,17 @@ def test_discrete_laplace_has_its_law(make, scale):
     assert p_value(draws, discrete_laplace_law(scale), -reach, reach) > LEVEL
 
 
+def test_opendp_draws_from_the_same_law():
+    """Two samples, both with real entropy: level 1e-6, so that this fails by chance once in a million times."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    theirs = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=6.5)
+    n, edges = 40_000, [-np.inf, *np.arange(-25.5, 26), np.inf]
+    samples = (np.array(theirs([0] * n)), ReleasedNoise().laplace_share(Fraction(13, 2), 5, (5, n)).sum(axis=0))
+    table = np.array([np.histogram(sample, edges)[0] for sample in samples])
+    assert stats.chi2_contingency(table).pvalue > 1e-6
+
+
 @pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.parametrize("make", noises())
 @pytest.mark.parametrize(("scale", "n_shares", "count"), [(3, 2, 1), (Fraction(7, 2), 25, 1), (3, 5, 3), (2, 4, 7)])
