@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.audit.bounds import Scores
+from hdpmf.audit.laws import log_k_norm_share
 from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.noise import SimulationNoise, k_norm_scale
 
 _ROWS_PER_BLOCK = 12_000  # ratings simulated at once: their messages of one round stay in the cache
 
@@ -84,6 +85,11 @@ def _block(
     low, high = (Device(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
+        if path.budget is not None and path.h is None:
+            ratios[:, target.place] += _k_norm_ratio(
+                path, number, sums, (low, high), target.place, int(raters[target.place])
+            )
+            continue
         precision = 1.0 / path.variance(number, items, raters)
         e_low, e_high = low.residuals(number), high.residuals(number)
         # sum_k (m - (mu1 + mu0)/2) (mu1 - mu0) / var with mu = e u, without an array as large as the messages.
@@ -93,6 +99,20 @@ def _block(
         ratios -= 0.5 * (e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T))
     own = ratios[:, target.place]
     return np.stack((own, ratios.sum(axis=1) - own))
+
+
+def _k_norm_ratio(
+    path: Path, number: int, sums: np.ndarray, devices: tuple[Device, Device], place: int, raters: int
+) -> np.ndarray:
+    """Where noise needs no h: vectors do not depend on ratings, so only messages about the item tell anything."""
+    plan, (low, high) = path.plan, devices
+    scale = k_norm_scale(plan.scale_high - plan.scale_low, path.mechanism.round_budget(path.budget or 0.0, plan.epochs))
+    laws = []
+    for device in (low, high):
+        expected = device.residuals(number)[:, place, None] * device.u
+        length = np.linalg.norm(sums[:, place] - expected, axis=1)
+        laws.append(log_k_norm_share(length, scale, plan.n_factors, raters))
+    return np.asarray(laws[1] - laws[0])
 
 
 def _copies(target: Target, items: np.ndarray, rating: float, ids: np.ndarray) -> Copies:

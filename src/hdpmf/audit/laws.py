@@ -1,4 +1,4 @@
-"""The exact laws of integer noise, for log-likelihood ratios."""
+"""The exact laws of noise, for log-likelihood ratios."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ def log_share(k: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
     rising = gammaln(beyond + r) - gammaln(r) - gammaln(beyond + 1.0)
     tail = r * math.log(math.tanh(0.5 / scale)) - beyond / scale + rising  # (1-q)^2r / (1-q^2)^r = tanh(1/2s)^r
     return np.asarray(np.where(distance < far, log_p, tail))
+
+
+def log_k_norm_share(length: np.ndarray, scale: float, n_factors: int, n_shares: int) -> np.ndarray:
+    """Log density, up to a constant, of one of ``n_shares`` shares of K-norm noise at vectors of these lengths.
+
+    The share is ``sqrt(s) N(0, I)`` with ``s ~ Gamma((K+1)/(2 n), 2 b^2)``, whose density is ``x^nu K_nu(x)`` with
+    ``x = length / b``, ``nu = (K+1)/(2 n) - K/2`` and Bessel's K. For one share that is ``exp(-x)``.
+    """
+    from scipy.special import kve
+
+    nu = (n_factors + 1) / (2.0 * n_shares) - n_factors / 2.0
+    x = np.maximum(np.asarray(length, np.float64) / scale, 1e-12)  # the density of a small share has a pole at 0
+    return np.asarray(nu * np.log(x) + np.log(kve(nu, x)) - x)

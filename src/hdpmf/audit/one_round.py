@@ -19,16 +19,18 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.audit.bounds import Scores, fisher
 from hdpmf.audit.laws import log_discrete_laplace, log_share
 from hdpmf.audit.world import Target
+from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.coding import bit_height, bit_probability, make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.coding import bit_height, bit_probability, make_ruler, sum_channels, weight_units
 from hdpmf.privacy.released import SimulatedNoise
 from hdpmf.protocol import BitContribution, SumContribution, Survey
 from hdpmf.ratings import Ratings
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.item_bias import coding_of
 from hdpmf.shard.contribution import OneRoundShard
 
 Progress = Callable[[int], None]
@@ -53,30 +55,24 @@ class Design:
     epsilon: float
     noise_factor: float = 1.0
 
+    @property
+    def model(self) -> HDPSum | HDPBit:
+        """The estimator that runs it."""
+        return HDPBit(epsilon=self.epsilon) if self.kind == "L" else HDPSum(epsilon=self.epsilon, design=self.kind)
+
     def survey(self, ratings: Ratings, contributors: int) -> Survey:
         """What the recommender asks."""
-        scale = ratings.scale
-        return Survey(
-            design=self.kind,  # type: ignore[arg-type]  # checked by the message
-            coding=make_coding("auto", scale, self.epsilon).name,  # type: ignore[arg-type]
-            epsilon=self.epsilon,
-            n_items=ratings.n_items,
-            catalogue=_CATALOGUE,
-            contributors=contributors,
-            scale_low=scale.low,
-            scale_high=scale.high,
-            scale_step=scale.step,
-        )
+        return replace(self.model._survey(ratings, _CATALOGUE), contributors=contributors)
 
     def answer(
-        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, contributors: int, noise: SimulatedNoise
+        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, survey: Survey, noise: SimulatedNoise
     ) -> SumContribution | BitContribution:
-        """What a shard with these ratings sends, holding ``n_users`` of all ``contributors``."""
+        """What a shard with these ratings sends, holding ``n_users`` of all contributors."""
         source: Any = noise if self.noise_factor == 1.0 else _Less(noise, self.noise_factor)
         shard = OneRoundShard(
             ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
         )
-        shard.accept(self.survey(ratings, contributors))
+        shard.accept(survey)
         return shard.contribute()
 
 
@@ -99,16 +95,17 @@ def sum_scores(
     """Scores against designs A and S in the view ``sums`` or ``messages``."""
     contributors = max(target.ratings.n_users, 2)
     n_users = contributors if view == "sums" else 1
-    coding = make_ruler(target.ratings.scale) if design.kind == "S" else _coding(target, design)
+    coding = coding_of(design.survey(target.ratings, contributors))
     channels = sum_channels(design.kind, coding, design.epsilon)
     units = int(weight_units(np.array([target.weight]))[0])
     worlds = []
     for world, rating in enumerate(target.ends):
         one, weights = _alone(target, rating)
+        survey = design.survey(one, contributors)
         noise = SimulatedNoise(seed, _SUMS + world)
         entries = np.empty((runs, 2), np.int64)
         for run in range(runs):
-            sent = design.answer(one, weights, n_users, contributors, noise)
+            sent = design.answer(one, weights, n_users, survey, noise)
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.total
             if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
@@ -150,7 +147,8 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
                 np.arange(n * len(rows)), np.repeat(np.arange(n), len(rows)), np.tile(values, n), scale=ratings.scale
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
-            sent = design.answer(copies, weights, copies.n_users, copies.n_users, noise)
+            survey = design.survey(copies, copies.n_users)
+            sent = design.answer(copies, weights, copies.n_users, survey, noise)
             if isinstance(sent, BitContribution):
                 blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
@@ -166,7 +164,7 @@ def _bit_sums(sent: BitContribution, n: int, epsilon: float) -> np.ndarray:
 
 def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
     """Log-likelihood ratios of single bits, from their signs."""
-    coding = _coding(target, design)
+    coding = coding_of(design.survey(target.ratings, 1))
     units = weight_units(np.array([target.weight, target.weight]))
     plus = bit_probability(coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon)
     if units[0] == 0:  # too small a weight: nothing was sent
@@ -186,18 +184,15 @@ def final_scores(
     """Scores of pilot and measured runs against what the recommender publishes after a one-round design."""
     worlds = []
     contributors = target.ratings.n_users
-    survey = design.survey(target.ratings, contributors)
+    survey, model = design.survey(target.ratings, contributors), design.model
     weights = target.privacy_weights()
     for world, rating in enumerate(target.ends):
         ratings = _with_values(target.ratings, target.values(rating))
         noise = SimulatedNoise(seed, _FINAL + world)
         published = np.empty((pilot + runs, 3))
         for run in range(pilot + runs):
-            sent = design.answer(ratings, weights, contributors, contributors, noise)
-            if isinstance(sent, SumContribution):
-                facts = facts_from_sums(survey, [sent], None)
-            else:
-                facts = facts_from_bits(survey, [sent], None)
+            sent = design.answer(ratings, weights, contributors, survey, noise)
+            facts = model._post_process(survey, sent, None)
             published[run] = facts.mean, facts.bias[target.item], facts.variance[target.item]
             if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == pilot + runs - 1:
                 progress(run % _TOLD_EVERY + 1)
@@ -206,10 +201,6 @@ def final_scores(
     direction = fisher(low[:pilot], high[:pilot])
     low_scores, high_scores = low @ direction, high @ direction
     return Scores(low_scores[:pilot], high_scores[:pilot]), Scores(low_scores[pilot:], high_scores[pilot:])
-
-
-def _coding(target: Target, design: Design) -> Any:
-    return make_coding("auto", target.ratings.scale, design.epsilon)
 
 
 def _alone(target: Target, rating: float) -> tuple[Ratings, PrivacyWeights]:

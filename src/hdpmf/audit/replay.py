@@ -55,7 +55,8 @@ class Path:
         """Variance of the noise in a message about each of ``items`` (rows) on each coordinate."""
         if self.h is None or self.budget is None:
             return np.ones((len(items), self.plan.n_factors))
-        scale = laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, self.budget)
+        budget = self.mechanism.round_budget(self.budget, self.plan.epochs)
+        scale = laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, budget)
         h = self.h[round_].astype(np.float64)
         per_item = h[items] if len(h) > 1 else np.repeat(h, len(items), axis=0)
         return np.asarray(2.0 * scale**2 * per_item / raters[:, None])
@@ -78,7 +79,8 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
             shard.receive(message)
             recommender.aggregate([shard.contribute()])
         factors.append(recommender.factors)
-    h = None if opening.noise_budget is None else np.stack([one for one in draws if one is not None])
+    drawn = [one for one in draws if one is not None]
+    h = np.stack(drawn) if drawn else None
     return Path(plan, mechanism, opening.noise_budget, np.stack(factors), h, recommender.raters)
 
 
@@ -170,7 +172,11 @@ class Device:
         """The factors ``e`` of the messages ``e u`` of a round (from 0), after stepping the vectors to it."""
         path, plan = self._path, self._path.plan
         factors = path.factors[round_][self._items].astype(np.float64)
-        if round_ > 0:
+        if not path.mechanism.sends_fitted_vectors:
+            direction = self._kept @ factors
+            lengths = np.linalg.norm(direction, axis=1, keepdims=True)
+            self.u = direction / np.where(lengths > 0, lengths, 1.0)
+        elif round_ > 0:
             rate = learning_rate_at(plan.learning_rate, round_, plan.epochs)
             error = (self.u @ factors.T - self.target) * self._kept
             self.u = self.u - rate / self._root * 2.0 * (error @ factors + plan.reg * self.u)

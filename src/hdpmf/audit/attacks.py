@@ -1,0 +1,120 @@
+"""The attacks by name, from settings to words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.audit.cheats import Differencing, ZeroH, difference, zero_h
+from hdpmf.audit.game import LEARNING_RATES
+from hdpmf.audit.reconstruct import Reconstruction, reconstruct
+from hdpmf.audit.replay import Path, record
+from hdpmf.audit.world import choose_target
+from hdpmf.errors import ConfigError
+from hdpmf.models import make_model
+from hdpmf.models.factorization import Factorization
+from hdpmf.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.ratings import Ratings
+
+ATTACKED = ("mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf")
+"""The methods whose rounds of gradients can be attacked."""
+
+Outcome = Reconstruction | Differencing | ZeroH
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the attacked training was run; ``weight`` None draws the paper's privacy weights."""
+
+    method: str = "hdpmf"
+    epsilon: float = 1.0
+    weight: float | None = None
+    factors: int = 10
+    epochs: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in ATTACKED:
+            raise ConfigError(f"these attacks are on rounds of gradients: choose one of {', '.join(ATTACKED)}")
+        if self.seed < 0:
+            raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
+
+
+def run(
+    name: str,
+    setting: Setting,
+    ratings: Ratings,
+    *,
+    users: int = 50,
+    runs: int = 1_000,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Outcome:
+    """Train once, then attack.
+
+    Args:
+        name: ``reconstruct``, ``difference`` or ``zero-h``.
+        setting: Of the training.
+        ratings: The world.
+        users: How many users to attack (``reconstruct``, ``zero-h``).
+        runs: Of each world (``difference``).
+        progress: Told how far things are.
+    """
+    if name == "difference":
+        target = choose_target(ratings, 1.0 if setting.weight is None else setting.weight, seed=setting.seed)
+        path = _recorded(setting, ratings, target.privacy_weights(), "once")
+        return difference(path, target, runs, setting.seed)
+    weights = (
+        PrivacySpec().draw(ratings, setting.seed)
+        if setting.weight is None
+        else PrivacyWeights.uniform(ratings, setting.weight)
+    )
+    path = _recorded(setting, ratings, weights, "epoch")
+    each = np.asarray(weights.for_ratings(ratings))
+    if name == "zero-h":
+        return zero_h(path, ratings, each, users, setting.seed)
+    return reconstruct(path, ratings, each, users, setting.seed, progress)
+
+
+def in_words(outcome: Outcome) -> list[str]:
+    """The outcome for people."""
+    if isinstance(outcome, Reconstruction):
+        return [
+            f"{outcome.ratings:,} ratings of {outcome.users} users, from their noisy gradients of all rounds:",
+            f"  this attack:         {outcome.exact:6.1%} exactly right, RMSE {outcome.rmse:.3f}",
+            f"  the commonest star:  {outcome.modal_exact:6.1%} exactly right, RMSE {outcome.modal_rmse:.3f}",
+            f"  the item's mean:     {outcome.item_mean_exact:6.1%} exactly right, RMSE {outcome.item_mean_rmse:.3f}",
+        ]
+    if isinstance(outcome, Differencing):
+        return [
+            f"Noise drawn once has a standard deviation of {outcome.noise:.3g} here; the difference of two rounds has "
+            f"none: what is left is {outcome.left_over:.1g}.",
+            f"The star was right in {outcome.exact:.1%} of the runs (chance: {outcome.chance:.0%}).",
+            f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} ({100 * outcome.confidence:g}% confidence; "
+            f"no attack can prove more in {outcome.runs:,} runs); claimed was {outcome.epsilon_claimed:g}.",
+        ]
+    first = f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}. {outcome.reason}"
+    tiny = "refused as well" if outcome.tiny_refused else "ANSWERED: a shard cannot know how h was drawn"
+    leak = "would have given away" if outcome.tiny_refused else "gave away"
+    return [
+        first,
+        f"h just above 0: {tiny}.",
+        f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} ratings of {outcome.users} users, "
+        "to the exact star.",
+    ]
+
+
+def _recorded(setting: Setting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> Path:
+    model = make_model(
+        setting.method,
+        n_factors=setting.factors,
+        epochs=setting.epochs,
+        epsilon=setting.epsilon,
+        learning_rate=LEARNING_RATES.get(setting.method, 0.01),
+        noise=noise,
+        rng=setting.seed,
+    )
+    if not isinstance(model, Factorization):
+        raise ConfigError(f"{setting.method} does not send gradients")
+    return record(model, ratings, weights, setting.seed)
