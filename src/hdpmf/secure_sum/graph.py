@@ -28,24 +28,20 @@ class NeighbourGraph:
         words = np.zeros(2 * len(participants), "<u4")
         add_mask(words, seed)
         # Sorting by 64 random bits is a uniform order (equal keys have a chance of n^2 / 2^65 and do no harm).
-        self._ring = participants[np.argsort(words.view("<u8"), kind="stable")].tolist()
-        self._place = {device: place for place, device in enumerate(self._ring)}
-        self._everyone = degree >= len(participants) - 1
+        self.ring: tuple[int, ...] = tuple(participants[np.argsort(words.view("<u8"), kind="stable")].tolist())
         self.degree = min(degree, len(participants) - 1)
-
-    @property
-    def ring(self) -> tuple[int, ...]:
-        """The devices in the order of the ring."""
-        return tuple(self._ring)
+        self._place = {device: place for place, device in enumerate(self.ring)}
+        # A ring cut open, with its ends repeated, so that a device and its neighbours are one slice. Where everyone is
+        # a neighbour the slice is the whole ring.
+        half = self.degree // 2
+        self._everyone = degree >= len(participants) - 1
+        self._cut_open = self.ring[-half:] + self.ring + self.ring[:half]
 
     def of(self, device: int) -> tuple[int, ...]:
         """The neighbours of a device, ascending. A neighbour's point for shares is its place here, from 1."""
-        place, n = self._place[device], len(self._ring)
-        if self._everyone:
-            return tuple(sorted(self._ring[:place] + self._ring[place + 1 :]))
-        half = self.degree // 2
-        steps = [*range(-half, 0), *range(1, half + 1)]
-        return tuple(sorted(self._ring[(place + step) % n] for step in steps))
+        place = self._place[device]
+        around = self.ring if self._everyone else self._cut_open[place : place + self.degree + 1]
+        return tuple(sorted(peer for peer in around if peer != device))
 
 
 def graph_seed(beacon: bytes, roster: bytes) -> bytes:

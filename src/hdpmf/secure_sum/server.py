@@ -73,8 +73,8 @@ class SecureSumServer:
         self.plan = plan
         self._roster = roster
         self._digest = plan.digest
-        self._graph = graph_of(plan)
-        self._neighbours = {device: self._graph.of(device) for device in read_bitmap(plan.participants).tolist()}
+        graph = graph_of(plan)
+        self._neighbours = {device: graph.of(device) for device in read_bitmap(plan.participants).tolist()}
         self._asked: frozenset[int] = frozenset()
         self._answered: set[int] = set()
         self._phases = [
@@ -222,9 +222,15 @@ class SecureSumServer:
 
     def _finish(self) -> dict[int, ToDevice]:
         remove_masks(
-            self._total, self._digest, self.plan.threshold, self._graph, self._keys, self._dealers, self._survivors,
-            self._answers,
-        )  # fmt: skip
+            self._total,
+            self._digest,
+            self.plan.threshold,
+            self._neighbours,
+            self._keys,
+            masked_with=self._dealers,
+            survivors=self._survivors,
+            answers=self._answers,
+        )
         self._total.flags.writeable = False
         self._result = SumResult(self._total, tuple(sorted(self._survivors)))
         self._answers.clear()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping
-from functools import lru_cache
-from operator import mul
 
 from hdpmf.errors import SecureSumError
 
@@ -42,11 +40,16 @@ def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
         int.from_bytes(draws[start : start + _DRAW_BYTES], "little") % PRIME
         for start in range(0, len(draws), _DRAW_BYTES)
     ]
-    # Points are small, so their powers need no reduction: one reduction per share.
-    return [
-        (sum(map(mul, coefficients, powers)) % PRIME).to_bytes(SHARE_BYTES, "little")
-        for powers in _powers(threshold, n_points)
-    ]
+    coefficients.reverse()
+    return [_value(coefficients, point).to_bytes(SHARE_BYTES, "little") for point in range(1, n_points + 1)]
+
+
+def _value(coefficients: list[int], point: int) -> int:
+    """The polynomial's value, highest coefficient first. Points are small, so one reduction at the end is enough."""
+    value = 0
+    for coefficient in coefficients:
+        value = value * point + coefficient
+    return value % PRIME
 
 
 def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
@@ -70,8 +73,3 @@ def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
         total += value * (weight if point % 2 else -weight)
     secret = total * pow(math.prod(missing), -1, PRIME) % PRIME
     return secret.to_bytes(SECRET_BYTES, "little") if secret < 1 << (8 * SECRET_BYTES) else None
-
-
-@lru_cache(maxsize=16)
-def _powers(threshold: int, n_points: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(point**power for power in range(threshold)) for point in range(1, n_points + 1))

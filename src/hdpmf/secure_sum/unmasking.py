@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import NeighbourGraph
 from hdpmf.secure_sum.messages import DeviceKeys, Unmasking
 from hdpmf.secure_sum.plan import commitment_of, pair_info, self_mask_key
 from hdpmf.secure_sum.primitives import Agreement, add_mask
@@ -18,7 +17,7 @@ def remove_masks(
     total: np.ndarray,
     plan_digest: bytes,
     threshold: int,
-    graph: NeighbourGraph,
+    neighbours: Mapping[int, tuple[int, ...]],
     keys: Mapping[int, DeviceKeys],
     masked_with: frozenset[int],
     survivors: frozenset[int],
@@ -30,25 +29,25 @@ def remove_masks(
         total: The sum of masked vectors.
         plan_digest: Of the plan.
         threshold: Shares that it takes.
-        graph: The neighbour graph.
+        neighbours: Of each device.
         keys: What every device advertised.
         masked_with: Devices whose masks went into vectors (those that dealt shares).
         survivors: Devices whose vectors are in the sum.
         answers: The shares that devices gave.
     """
-    lost = sorted(device for device in masked_with - survivors if survivors.intersection(graph.of(device)))
+    lost = sorted(device for device in masked_with - survivors if survivors.intersection(neighbours[device]))
     seed_shares = {peer: answer.seeds for peer, answer in answers.items()}
     key_shares = {peer: answer.keys for peer, answer in answers.items()}
     seeds: dict[int, bytes] = {}
     secrets: dict[int, Agreement] = {}
     # Everything is put together before any mask comes off: a sum either comes out right or not at all.
     for device in sorted(survivors):
-        seed = _secret_of(device, graph, threshold, seed_shares)
+        seed = _secret_of(device, neighbours[device], threshold, seed_shares)
         if seed is None or commitment_of(plan_digest, seed) != keys[device].commitment:
             raise SecureSumError(f"a share of device {device}'s seed is wrong; the sum is broken off")
         seeds[device] = seed
     for device in lost:
-        secret = _secret_of(device, graph, threshold, key_shares)
+        secret = _secret_of(device, neighbours[device], threshold, key_shares)
         agreement = None if secret is None else Agreement(secret)
         if agreement is None or agreement.public != keys[device].mask:
             raise SecureSumError(f"a share of device {device}'s mask key is wrong; the sum is broken off")
@@ -56,15 +55,14 @@ def remove_masks(
     for seed in seeds.values():
         add_mask(total, self_mask_key(plan_digest, seed), subtract=True)
     for device, agreement in secrets.items():
-        for peer in survivors.intersection(graph.of(device)):
+        for peer in survivors.intersection(neighbours[device]):
             key = agreement.key(keys[peer].mask, plan_digest, pair_info(b"pair mask", device, peer))
             add_mask(total, key, subtract=peer < device)
 
 
 def _secret_of(
-    device: int, graph: NeighbourGraph, threshold: int, given: Mapping[int, Mapping[int, bytes]]
+    device: int, neighbours: tuple[int, ...], threshold: int, given: Mapping[int, Mapping[int, bytes]]
 ) -> bytes | None:
-    neighbours = graph.of(device)
     shares = {
         point: given[peer][device]
         for point, peer in enumerate(neighbours, start=1)

@@ -27,7 +27,7 @@ class Session:
         return self.server.plan
 
     def neighbours(self, device):
-        return self.server._graph.of(device)
+        return self.server._neighbours[device]
 
     def start(self):
         self.outgoing = self.server.advance()
