@@ -12,7 +12,7 @@ and survivor lists against a recommender that does not follow it. Sums are exact
                           ◀─────────────────────   MaskedVector    vector + own mask + masks shared with neighbours
         Survivors         ─────────────────────▶   checks their number and its neighbours among them
                           ◀─────────────────────   Confirmation    signature of the list
-        Confirmations     ─────────────────────▶   checks that its neighbours were told the same
+        Confirmations     ─────────────────────▶   checks that its witnesses were told the same
                           ◀─────────────────────   Unmasking       of each neighbour one share, of one kind
 
 Anything that carries messages can carry these. What holds against whom is in ``docs/secure-sums.md``.

@@ -123,7 +123,9 @@ class SecureSumClient:
         self._plan = plan
         self._participants = participants
         self._digest = plan.digest
-        self._neighbours = graph_of(plan).of(self.device)
+        graph = graph_of(plan)
+        self._neighbours = graph.of(self.device)
+        self._witnesses = graph.witnesses(self.device)
         self._seed, self._mask_secret = new_secret(), new_secret()
         self._channel = Agreement(new_secret())
         self._mask_key = Agreement(self._mask_secret)
@@ -186,21 +188,27 @@ class SecureSumClient:
         if not self._alive <= self._held.keys():
             raise SecureSumError("the survivor list names a neighbour that never sent its shares")
         self._check_neighbours("survivors", self._alive)
-        self._survivors = listed
+        self._survivors, self._listed = listed, bits
         signature = self._identity.sign(survivors_text(self._digest, self.device, listed))
         return Confirmation(session=self._plan.session, signature=signature)
 
     def _unmask(self, message: Confirmations) -> Unmasking:
         signatures = message.signatures
-        self._check_neighbours("confirmations", signatures)
-        if not signatures.keys() <= self._alive:
+        if not set(signatures) <= set(self._witnesses):
+            raise SecureSumError("a signature of the survivor list came from a device that is not a witness")
+        if not all(self._listed >> witness & 1 for witness in signatures):
             raise SecureSumError("a device confirmed the survivor list that is not on it")
+        if len(signatures) < self._plan.threshold:
+            raise SecureSumError(
+                f"{len(signatures)} witnesses confirmed the survivor list; the threshold is {self._plan.threshold}, so "
+                "no share is given"
+            )
         # The threshold is enough: which signatures are passed on is the recommender's choice anyway.
-        for peer in sorted(signatures)[: self._plan.threshold]:
-            text = survivors_text(self._digest, peer, self._survivors)
-            if not self._roster.verifies(peer, signatures[peer], text):
+        for witness in sorted(signatures)[: self._plan.threshold]:
+            text = survivors_text(self._digest, witness, self._survivors)
+            if not self._roster.verifies(witness, signatures[witness], text):
                 raise SecureSumError(
-                    f"device {peer} did not sign the survivor list that this device was told; no share is given"
+                    f"device {witness} did not sign the survivor list that this device was told; no share is given"
                 )
         # One kind of share per neighbour, decided here by the confirmed list: nobody can ask for the other one.
         return Unmasking(

@@ -4,6 +4,10 @@ This is the graph of Bell et al. (2020): every device has exactly ``degree`` nei
 has more than half of its neighbours left, the survivors hang together (cutting a ring needs a gap of ``degree / 2``
 in a row, and whoever stands at the gap has then lost half of its neighbours). With few devices everyone is a neighbour
 of everyone.
+
+Besides its neighbours a device has as many *witnesses*, drawn at random from everybody: it gives no share unless they
+were told the same survivor list. Neighbours would not do for that, because a recommender could tell one list along one
+part of the ring and another along the rest, each of them true only near by.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hdpmf.secure_sum.primitives import add_mask, digest
+from hdpmf.secure_sum.primitives import add_mask, device_bytes, digest
 
 
 class NeighbourGraph:
@@ -30,6 +34,8 @@ class NeighbourGraph:
         # Sorting by 64 random bits is a uniform order (equal keys have a chance of n^2 / 2^65 and do no harm).
         self.ring: tuple[int, ...] = tuple(participants[np.argsort(words.view("<u8"), kind="stable")].tolist())
         self.degree = min(degree, len(participants) - 1)
+        self._participants = participants
+        self._seed = seed
         self._place = {device: place for place, device in enumerate(self.ring)}
         # A ring cut open, with its ends repeated, so that a device and its neighbours are one slice. Where everyone is
         # a neighbour the slice is the whole ring.
@@ -42,6 +48,15 @@ class NeighbourGraph:
         place = self._place[device]
         around = self.ring if self._everyone else self._cut_open[place : place + self.degree + 1]
         return tuple(sorted(peer for peer in around if peer != device))
+
+    def witnesses(self, device: int) -> tuple[int, ...]:
+        """The devices whose signatures of the survivor list this device wants to see; as many as it has neighbours."""
+        words = np.zeros(2 * len(self._participants), "<u4")
+        add_mask(words, digest(b"witnesses", self._seed, device_bytes(device)))
+        draws = words.view("<u8")
+        draws[np.searchsorted(self._participants, device)] = np.iinfo(np.uint64).max
+        chosen = np.argpartition(draws, self.degree - 1)[: self.degree]
+        return tuple(self._participants[np.sort(chosen)].tolist())
 
 
 def graph_seed(beacon: bytes, roster: bytes) -> bytes:

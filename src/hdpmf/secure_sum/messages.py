@@ -199,7 +199,7 @@ class Confirmation(SumMessage, frozen=True):
 
 
 class Confirmations(SumMessage, frozen=True):
-    """Recommender to device: its neighbours' signatures of the survivor list."""
+    """Recommender to device: its witnesses' signatures of the survivor list."""
 
     signatures: dict[int, bytes]
 

@@ -73,8 +73,8 @@ class SecureSumServer:
         self.plan = plan
         self._roster = roster
         self._digest = plan.digest
-        graph = graph_of(plan)
-        self._neighbours = {device: graph.of(device) for device in read_bitmap(plan.participants).tolist()}
+        self._graph = graph_of(plan)
+        self._neighbours = {device: self._graph.of(device) for device in read_bitmap(plan.participants).tolist()}
         self._asked: frozenset[int] = frozenset()
         self._answered: set[int] = set()
         self._phases = [
@@ -204,14 +204,22 @@ class SecureSumServer:
         self._signatures[device] = message.signature
 
     def _pass_confirmations(self) -> dict[int, ToDevice]:
-        there = self._well_connected(self._answered, "confirmed the survivors", self.plan.threshold + 1)
-        return {
-            device: Confirmations(
-                session=self.plan.session,
-                signatures={peer: self._signatures[peer] for peer in self._neighbours[device] if peer in there},
-            )
-            for device in sorted(there)
+        signatures = {
+            device: {one: self._signatures[one] for one in self._graph.witnesses(device) if one in self._signatures}
+            for device in sorted(self._answered)
         }
+        # A device that sees fewer would refuse; the others' shares may still be enough.
+        messages: dict[int, ToDevice] = {
+            device: Confirmations(session=self.plan.session, signatures=seen)
+            for device, seen in signatures.items()
+            if len(seen) >= self.plan.threshold
+        }
+        if len(messages) < self.plan.threshold:
+            raise SecureSumError(
+                f"{len(signatures)} devices confirmed the survivors, too few for each other; the sum is broken off and "
+                "stays masked"
+            )
+        return messages
 
     def _take_unmasking(self, device: int, message: Unmasking) -> None:
         neighbours = self._dealers.intersection(self._neighbours[device])
@@ -236,9 +244,7 @@ class SecureSumServer:
         self._answers.clear()
         return {}
 
-    def _well_connected(
-        self, devices: set[int] | frozenset[int], what: str, minimum: int | None = None
-    ) -> frozenset[int]:
+    def _well_connected(self, devices: set[int] | frozenset[int], what: str) -> frozenset[int]:
         """Those that have at least the threshold of neighbours among themselves; the others cannot go on."""
         there = set(devices)
         while True:
@@ -246,10 +252,9 @@ class SecureSumServer:
             if not weak:
                 break
             there.difference_update(weak)
-        minimum = self.plan.minimum if minimum is None else minimum
-        if len(there) < minimum:
+        if len(there) < self.plan.minimum:
             raise SecureSumError(
                 f"{len(devices)} devices {what}, {len(there)} of them with enough neighbours; the sum needs "
-                f"{minimum} and is broken off"
+                f"{self.plan.minimum} and is broken off"
             )
         return frozenset(there)

@@ -11,7 +11,7 @@ import pytest
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
 
 POLICY = SumPolicy(min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2))
-IDENTITIES = [DeviceIdentity(bytes([1 + n]) * 32) for n in range(40)]
+IDENTITIES = [DeviceIdentity(bytes([1 + n]) * 32) for n in range(120)]
 
 
 @dataclass

@@ -26,6 +26,21 @@ def test_both_sides_draw_the_same_graph_and_another_seed_another():
     assert sorted(rings[0]) == list(range(50))
 
 
+def test_witnesses_are_others_drawn_at_random():
+    people = np.arange(0, 400, 2)
+    graph = NeighbourGraph(people, 20, b"s" * 32)
+    counts = dict.fromkeys(people.tolist(), 0)
+    for device in people.tolist():
+        chosen = graph.witnesses(device)
+        assert chosen == graph.witnesses(device)
+        assert len(set(chosen) - {device}) == 20
+        for witness in chosen:
+            counts[witness] += 1
+    # Binomial(199, 20/199): mean 20, deviation 4.2; with a fixed seed nothing is beyond six deviations.
+    assert all(0 < count < 46 for count in counts.values())
+    assert NeighbourGraph(people[:5], 20, bytes(32)).witnesses(4) == (0, 2, 6, 8)
+
+
 def test_survivors_with_more_than_half_of_their_neighbours_hang_together():
     """The claim behind the threshold, on every set of lost devices of a small ring."""
     graph = NeighbourGraph(np.arange(12), 4, bytes(32))

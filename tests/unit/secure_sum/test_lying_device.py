@@ -119,7 +119,8 @@ def test_a_wrong_share_ends_the_sum_instead_of_spoiling_it(make_session, kind):
     session.until(Confirmations)
     reply = session.clients[0].answer(session.outgoing.pop(0))
     shares = getattr(reply, kind)
-    wrong = {device: bytes([share[0] ^ 1]) + share[1:] for device, share in shares.items()}
+    # A bit in the middle: X25519 itself ignores some of those at the ends of a secret.
+    wrong = {device: share[:15] + bytes([share[15] ^ 1]) + share[16:] for device, share in shares.items()}
     session.server.receive(0, replace(reply, **{kind: wrong}))
     with pytest.raises(SecureSumError, match="is wrong; the sum is broken off"):
         session.step()

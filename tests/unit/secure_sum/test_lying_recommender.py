@@ -1,5 +1,6 @@
 """What a recommender may try on a device, and how the device refuses. A refusal ends the device's session."""
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
@@ -253,7 +254,7 @@ class TestSurvivors:
         signatures = {n: session.clients[n].answer(lists[n]).signature for n in range(6)}
         agreeing = {n: signatures[n] for n in range(1, 4)}
         message = Confirmations(session=session.plan.session, signatures=agreeing)
-        refuses(client, message, "confirmations of 3 neighbours; the threshold is 5")
+        refuses(client, message, "3 witnesses confirmed the survivor list; the threshold is 5")
 
 
 class TestConfirmations:
@@ -267,6 +268,13 @@ class TestConfirmations:
         _, client, message = self.open(make_session)
         forged = {**message.signatures, 1: flipped(message.signatures[1])}
         refuses(client, replace(message, signatures=forged), "device 1 did not sign")
+
+    def test_a_device_that_is_no_witness(self, make_session):
+        session = make_session(n=20, neighbours=6).until(Confirmations)
+        client, message = session.clients[0], session.outgoing[0]
+        stranger = next(n for n in range(1, 20) if n not in session.server._graph.witnesses(0))
+        signatures = {**message.signatures, stranger: session.server._signatures[stranger]}
+        refuses(client, replace(message, signatures=signatures), "not a witness")
 
     def test_a_sybils_signature(self, make_session):
         session, client, message = self.open(make_session)
@@ -284,13 +292,43 @@ class TestConfirmations:
 
     def test_its_own_signature_does_not_count(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, signatures={**message.signatures, 0: bytes(64)}), "not a neighbour")
+        refuses(client, replace(message, signatures={**message.signatures, 0: bytes(64)}), "not a witness")
 
     def test_signatures_of_an_earlier_session(self, make_session):
         earlier = self.open(make_session)[2]
         session, client, message = self.open(make_session)
         refuses(client, replace(message, signatures=earlier.signatures), "did not sign")
         refuses(session.clients[1], earlier, "another session")
+
+
+@pytest.mark.usefixtures("fixed_secrets")
+def test_a_list_for_each_part_of_the_ring_gets_no_sum(make_session):
+    """Each half is told that one device was lost, in its own half; 118 of 120 would be left where 119 must be.
+
+    If neighbours were the witnesses this would work (all but those near the two borders agree with their neighbours).
+    """
+    n, threshold = 120, 20
+    session = make_session(n=n, neighbours=32, threshold=threshold, minimum=119).until(Survivors)
+    ring = session.server._graph.ring
+    halves = {device: place // 60 for place, device in enumerate(ring)}
+    lost = {0: {ring[30]}, 1: {ring[90]}}
+    told, signatures = {}, {}
+    for device in set(range(n)) - lost[0] - lost[1]:
+        listed = bitmap(sorted(set(range(n)) - lost[halves[device]]), n)
+        told[device] = Survivors(session=session.plan.session, survivors=listed)
+        signatures[device] = session.clients[device].answer(told[device]).signature
+    given = {}
+    for device in told:
+        agreeing = {
+            one: signatures[one]
+            for one in session.server._graph.witnesses(device)
+            if one in told and halves[one] == halves[device]
+        }
+        with contextlib.suppress(SecureSumError):
+            message = Confirmations(session=session.plan.session, signatures=agreeing)
+            given[device] = session.clients[device].answer(message)
+    shares = {x: sum(x in reply.seeds or x in reply.keys for reply in given.values()) for x in range(n)}
+    assert max(shares.values()) < threshold  # not one secret can be put together
 
 
 def test_a_device_never_gives_both_kinds_of_share_of_a_neighbour(make_session):
