@@ -47,6 +47,7 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
                 meaning, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_FAINT
             )
         panels[0].set_yticks(range(len(names)), [METHODS[name].label for name in names], fontsize=10.5, color=_INK)
+        panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
         figure.text(0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=_INK, va="top")
         figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=9.2, color=_FAINT, va="top")
@@ -89,11 +90,12 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
                 markerfacecolor=_INK if covered and one.claim_status == "proved" else "white",
                 markeredgecolor=_INK,
                 markeredgewidth=1.3,
-                alpha=1.0 if covered else 0.35,
+                alpha=1.0 if covered else 0.45,
                 clip_on=False,
                 zorder=5,
             )
-    axes.set_xlim(0, top * 1.04)
+    claims = [one.epsilon_claimed or 0.0 for one in results.values()]
+    axes.set_xlim(0, max(top, *claims) * 1.04)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlabel("epsilon of one rating", fontsize=9, color=_FAINT)
     axes.tick_params(axis="both", length=0, labelcolor=_INK, labelsize=9)
@@ -114,7 +116,7 @@ def _legend(figure: Any, top: float) -> None:
         Patch(color=_COLOURS[NO_CLAIM], label="no claim"),
         Line2D([], [], **diamond, markerfacecolor=_INK, label="claim, proved for this view"),
         Line2D([], [], **diamond, markerfacecolor="white", label="claim, nominal"),
-        Line2D([], [], **diamond, markerfacecolor="white", alpha=0.35, label="claim made for another view only"),
+        Line2D([], [], **diamond, markerfacecolor="white", alpha=0.45, label="claim made for another view only"),
         Line2D([], [], color=_FAINT, linestyle=(0, (2, 2)), label=f"most that so many runs can prove ({top:.1f})"),
     ]
     figure.legend(

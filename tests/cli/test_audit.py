@@ -1,0 +1,66 @@
+"""``hdpmf audit``."""
+
+import pytest
+
+FAST = ("--factors", "4", "--epochs", "8")
+
+
+def test_run_prints_the_bound_beside_the_claim(call):
+    result = call("audit", "run", "--method", "hdp-bit", "--runs", "500")
+    assert result.code == 0
+    assert "not contradicted" in result.out
+    assert "95% confidence" in result.out
+    assert "PROVED" in result.out
+
+
+def test_json_has_the_agreed_keys(call):
+    result = call("audit", "run", "--method", "hdpmf", "--view", "sums", "--runs", "40", "--json", *FAST)
+    found = result.json
+    assert set(found) >= {
+        "method", "view", "runs", "epsilon_claimed", "epsilon_lower_bound", "confidence", "verdict",
+    }  # fmt: skip
+    assert (found["method"], found["view"], found["runs"], found["epsilon_claimed"]) == ("hdpmf", "sums", 40, 1.0)
+    assert found["verdict"] in ("claim broken", "not contradicted")
+
+
+def test_parts_are_printed_for_gradients(call):
+    result = call("audit", "run", "--method", "hdpmf", "--runs", "20", *FAST)
+    assert "through the user's vector" in result.out
+
+
+@pytest.mark.parametrize("attack", ["reconstruct", "difference", "zero-h"])
+def test_attacks(call, attack):
+    result = call("audit", "attack", attack, "--users", "3", "--runs", "20", "--json", *FAST)
+    assert result.code == 0
+    assert result.json["attack"] == attack
+    assert 0 < result.json["exact"] <= 1
+    plain = call("audit", "attack", attack, "--users", "3", "--runs", "20", *FAST)
+    assert "%" in plain.out
+
+
+def test_report_writes_a_figure_and_numbers(call, tmp_path):
+    result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
+    assert result.code == 0
+    assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "audit" / "audit.json").exists()
+    assert "claim broken" in result.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("run", "--method", "nonsense"),
+        ("run", "--method", "hdpmf", "--view", "nonsense"),
+        ("run", "--method", "hdpmf", "--runs", "1"),
+        ("attack", "nonsense"),
+        ("attack", "reconstruct", "--method", "hdp-bit"),
+    ],
+)
+def test_wrong_options_end_in_one_line(call, wrong):
+    result = call("audit", *wrong)
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+
+
+def test_a_weight_outside_its_range(call):
+    assert call("audit", "run", "--method", "hdp-bit", "--weight", "2").code == 5

@@ -1,0 +1,34 @@
+"""The laws that likelihood ratios are made of."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hdpmf.audit.laws import log_discrete_laplace, log_k_norm_share, log_share
+
+
+def test_discrete_laplace_sums_to_one():
+    k = np.arange(-4_000, 4_001)
+    assert np.exp(log_discrete_laplace(k, 50.0)).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 600])
+def test_a_share_has_its_part_of_the_variance(n):
+    k, q = np.arange(-3_000, 3_001), math.exp(-1 / 40)
+    p = np.exp(log_share(k, 40.0, n))
+    assert p.sum() == pytest.approx(1.0, abs=1e-6)
+    assert (p * k**2).sum() == pytest.approx(2 * q / (1 - q) ** 2 / n, rel=1e-4)
+
+
+def test_two_shares_add_up_to_the_whole():
+    k = np.arange(-3_000, 3_001)
+    share = np.exp(log_share(k, 40.0, 2))
+    whole = np.convolve(share, share, mode="same")
+    assert whole[2_500:3_501] == pytest.approx(np.exp(log_discrete_laplace(k[2_500:3_501], 40.0)), rel=1e-6)
+
+
+def test_one_share_of_k_norm_noise_is_all_of_it():
+    x = np.linspace(0.1, 30, 50)
+    law = log_k_norm_share(x, 2.0, 10, 1)
+    assert np.diff(law) == pytest.approx(-np.diff(x) / 2.0)

@@ -1,0 +1,73 @@
+"""The attacker's simulation of a device is the device, and the noise has the law that it is scored by."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hdpmf.audit.device import device_scores
+from hdpmf.audit.replay import Copies, Device, messages, record
+from hdpmf.kernels.threads import Workers
+from hdpmf.models import make_model
+from hdpmf.privacy.noise import SimulationNoise
+
+
+def _path(name, target, **params):
+    model = make_model(name, n_factors=4, epochs=12, rng=0, n_threads=1, **params)
+    return record(model, target.ratings, target.privacy_weights(), 0)
+
+
+def _copies(target, n):
+    own = target.own
+    values = np.tile(target.ratings.values[own].astype(float), (n, 1))
+    return Copies(np.arange(n), target.ratings.item_codes[own], values, np.tile(target.weights[own], (n, 1)))
+
+
+@pytest.mark.parametrize("name", ["mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf", "hdpmf-paid"])
+def test_the_simulated_device_is_the_real_one(target, name):
+    # Without noise, what is left is the gradient: as good as none by h, or (where there is no h) by a huge budget.
+    path = _path(name, target, epsilon=1e9 if name == "hdpmf-paid" else 1.0)
+    if path.h is not None:
+        path = replace(path, h=np.full_like(path.h, 1e-20))
+    copies = _copies(target, 3)
+    with Workers(1) as workers:
+        ones = np.ones(copies.shape[1], np.int64)
+        stream = messages(path, copies, ones, SimulationNoise(0, 1), 5, workers)
+        kept = next(stream)
+        device = Device(path, copies, kept, None, 5)
+        for number, sums in enumerate(stream):
+            expected = device.residuals(number)[:, :, None] * device.u[:, None, :]
+            assert sums == pytest.approx(expected, abs=2e-4)
+        assert number == path.plan.epochs - 1
+
+
+@pytest.mark.parametrize("view", ["messages", "sums"])
+def test_noise_has_the_stated_variance(target, view):
+    """8 Delta^2 K h / (eps^2 n_j); the ratio of 72,000 squares to it is within 4 standard errors of 1."""
+    path = _path("hdpmf", target)
+    copies = _copies(target, 400)
+    raters = path.raters[copies.items] if view == "messages" else np.ones(copies.shape[1], np.int64)
+    with Workers(1) as workers:
+        stream = messages(path, copies, raters, SimulationNoise(0, 1), 5, workers)
+        device = Device(path, copies, next(stream), None, 5)
+        noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
+    assert path.h is not None
+    by_hand = 8 * 4.0**2 * 4 * path.h[0][copies.items] / raters[:, None]
+    assert path.variance(0, copies.items, raters) == pytest.approx(by_hand, rel=1e-6)
+    ratio = np.mean(noise**2 / by_hand)
+    assert abs(ratio - 1) < 4 * np.sqrt(2 / noise.size)
+
+
+def test_scores_are_log_likelihood_ratios(target):
+    """Means of +-D/2 and variance D for Gaussian noise, where both are estimated from 3,000 runs (4 sd)."""
+    scores = device_scores(target, _path("hdpmf", target), "sums", 3_000, 0).everything
+    spread = scores.high.var()
+    error = 4 * np.sqrt(spread / 3_000) + 4 * spread * np.sqrt(2 / 3_000)
+    assert scores.high.mean() == pytest.approx(spread / 2, abs=error)
+    assert scores.low.mean() == pytest.approx(-spread / 2, abs=error)
+
+
+def test_a_stand_in_vector_leaves_no_indirect_channel(target):
+    scores = device_scores(target, _path("hdpmf-paid", target), "messages", 50, 0)
+    assert not scores.indirect.low.any()
+    assert scores.direct.high.mean() > scores.direct.low.mean()
