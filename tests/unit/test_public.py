@@ -10,8 +10,8 @@ from hdpmf import errors
 
 PUBLIC = [
     "DPMF", "HDPMF", "MF", "PDPMF", "GlobalMean", "Group", "HDPBit", "HDPSum", "HdpmfError", "PrivacySpec",
-    "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "load_dataset", "load_model", "load_split", "make_model", "read_split",
-    "synthetic_world",
+    "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "load_dataset", "load_model", "load_split", "make_model",
+    "read_split", "synthetic_world",
 ]  # fmt: skip
 
 
