@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
 
 from hdpmf.kernels.grouping import Grouped
 
@@ -17,6 +16,8 @@ def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bou
     Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the constraint only
     asks for the larger ridge at which the length is ``bound``.
     """
+    from scipy.optimize import brentq  # here, because importing it takes longer than training starts
+
     matrix = factors.astype(np.float64)
     values, basis = np.linalg.eigh(matrix.T @ matrix)
     values = np.maximum(values, 0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from hdpmf.kernels.grouping import Grouped
 
@@ -16,6 +15,8 @@ def stand_in_vectors(by_user: Grouped, V: np.ndarray) -> np.ndarray:
     The factor just below 1 keeps rounded lengths within the unit ball, which the noise is calibrated to. A user
     without ratings, or whose items cancel out, gets 0.
     """
+    from scipy.sparse import csr_array  # here, because importing it takes longer than training starts
+
     ones = np.ones(len(by_user.partner), V.dtype)
     rated = csr_array((ones, by_user.partner, by_user.start), shape=(by_user.n_rows, len(V)))
     sums: np.ndarray = rated @ V
