@@ -91,8 +91,8 @@ def in_words(outcome: Outcome) -> list[str]:
             f"Noise drawn once has a standard deviation of {outcome.noise:.3g} here; the difference of two rounds has "
             f"none: what is left is {outcome.left_over:.1g}.",
             f"The star was right in {outcome.exact:.1%} of the runs (chance: {outcome.chance:.0%}).",
-            f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} ({100 * outcome.confidence:g}% confidence; "
-            f"no attack can prove more in {outcome.runs:,} runs); claimed was {outcome.epsilon_claimed:g}.",
+            f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} ({100 * outcome.confidence:g}% confidence, "
+            f"{outcome.runs:,} runs of each world); claimed was {outcome.epsilon_claimed:g}.",
         ]
     first = f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}. {outcome.reason}"
     tiny = "refused as well" if outcome.tiny_refused else "ANSWERED: a shard cannot know how h was drawn"

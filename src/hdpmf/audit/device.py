@@ -16,6 +16,7 @@ import numpy as np
 from hdpmf.audit.bounds import Scores
 from hdpmf.audit.laws import log_k_norm_share
 from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.noise import SimulationNoise, k_norm_scale
@@ -51,18 +52,19 @@ def device_scores(
         seed: Of the first vectors and of the noise.
         progress: Told about runs of either world.
     """
-    worlds = []
+    size = max(1, _ROWS_PER_BLOCK // len(target.own))
+    begins = range(0, runs, size)
     with Workers(1) as workers:
-        for world, rating in enumerate(target.ends):
-            parts = np.empty((2, runs))
-            size = max(1, _ROWS_PER_BLOCK // len(target.own))
-            for block, begin in enumerate(range(0, runs, size)):
-                end = min(begin + size, runs)
-                noise = SimulationNoise(seed, 1_000 + 2 * block + world)
-                parts[:, begin:end] = _block(target, path, view, rating, np.arange(begin, end), noise, seed, workers)
-                progress(end - begin)
-            worlds.append(parts)
-    low, high = worlds
+
+        def play(block: tuple[int, int]) -> np.ndarray:
+            world, begin = block
+            noise = SimulationNoise(seed, 1_000 + 2 * (begin // size) + world)
+            ids = np.arange(begin, min(begin + size, runs))
+            parts = _block(target, path, view, target.ends[world], ids, noise, seed, workers)
+            progress(len(ids))
+            return parts
+
+        low, high = (np.concatenate(in_threads(play, [(world, begin) for begin in begins]), axis=1) for world in (0, 1))
     return DeviceScores(Scores(low.sum(axis=0), high.sum(axis=0)), Scores(low[0], high[0]), Scores(low[1], high[1]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -238,12 +239,13 @@ def _halves(scores: Scores, pilot: int) -> tuple[Scores, Scores]:
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
-    done = 0
+    done, lock = 0, Lock()
 
     def step(more: int) -> None:
         nonlocal done
-        done += more
-        if progress is not None:
-            progress(min(done, total), total)
+        with lock:  # blocks of runs report from their threads
+            done += more
+            if progress is not None:
+                progress(min(done, total), total)
 
     return step

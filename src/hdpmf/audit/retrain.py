@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.audit.bounds import Scores, fisher, lower_bound
+from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
@@ -58,18 +59,19 @@ def retrain_scores(
     model: Factorization, target: Target, runs: int, seed: int, progress: Progress = lambda done: None
 ) -> tuple[Scores, Scores]:
     """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the better attack."""
-    worlds = []
     size = max(1, _RATINGS_PER_BLOCK // len(target.ratings))
+    begins = range(0, 2 * runs, size)
     with Workers(1) as workers:
-        for world, rating in enumerate(target.ends):
-            blocks = []
-            for block, begin in enumerate(range(0, 2 * runs, size)):
-                ids = np.arange(begin, min(begin + size, 2 * runs))
-                stream = _FIRST_STREAM + 4 * block + 2 * world
-                blocks.append(_train_copies(model, target, rating, ids, (seed, stream), workers))
-                progress(len(ids))
-            worlds.append(np.concatenate(blocks))
-    low, high = worlds
+
+        def train(block: tuple[int, int]) -> np.ndarray:
+            world, begin = block
+            ids = np.arange(begin, min(begin + size, 2 * runs))
+            stream = _FIRST_STREAM + 4 * (begin // size) + 2 * world
+            factors = _train_copies(model, target, target.ends[world], ids, (seed, stream), workers)
+            progress(len(ids))
+            return factors
+
+        low, high = (np.concatenate(in_threads(train, [(world, begin) for begin in begins])) for world in (0, 1))
     if model.privacy.epsilon is None:
         scores = [_own_training(low, high, target)]
     else:
