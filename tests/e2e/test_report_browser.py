@@ -70,9 +70,14 @@ def test_it_renders_without_complaint_and_asks_nobody(browser: Browser, report: 
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
     assert browser.run("document.documentElement.scrollWidth") == width  # nothing makes the page scroll sideways
-    assert browser.run("document.querySelectorAll('.panel').length") == 10
-    assert browser.run("document.querySelectorAll('.panel svg path.line').length") == 2 * (5 + 5 + 6 + 7)
-    assert browser.run("document.querySelectorAll('.panel svg path.bar').length") == 2 * 8
+    assert browser.run("document.querySelectorAll('.panel').length") == 12
+    drawn = browser.run("JSON.parse(document.getElementById('data').textContent)")
+    for kind, selector in (("lines", "path.line"), ("bars", "path.bar")):
+        figures = [one for one in drawn["figures"] if one["kind"] == kind]
+        assert len(figures) == (5 if kind == "lines" else 1)
+        # One of each for every method, in each of two panels.
+        assert _count(browser, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
+    assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean"} <= set(drawn["figures"][0]["methods"])
     assert browser.run("[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))")
     background = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(", "))) < 200) == dark
@@ -109,7 +114,7 @@ def test_choices_change_figures_and_tables(browser: Browser, report: Path):
     assert "K = 10 only" in browser.run("document.querySelector('#figure_sparsity .chartnote').textContent")
     browser.run("document.getElementById('dataset').value = 'own'")
     browser.run("document.getElementById('dataset').dispatchEvent(new Event('change'))")
-    assert _count(browser, ".panel") == 5
+    assert _count(browser, ".panel") == 6
     assert browser.run("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
     assert browser.complaints() == []
 
@@ -144,6 +149,22 @@ def test_the_keyboard_reaches_every_value(browser: Browser, report: Path):
     browser.key("Escape")
     assert browser.run("document.getElementById('tip').hidden") is True
     assert browser.run("document.activeElement.tagName") == "svg"
+    assert browser.complaints() == []
+
+
+def test_honest_epsilon_has_levels_and_places_of_its_own(browser: Browser, report: Path):
+    browser.open(report.as_uri())
+    assert _count(browser, "#figure_honest .panel g[data-method='user-mean'] path.level") == 2
+    assert _count(browser, "#figure_honest .panel g[data-method='hdpmf'] path.level") == 0
+    assert "secure sums seen" in browser.run(
+        "document.querySelector(\"#figure_honest .legend [data-method='hdp-sum']\").textContent"
+    )
+    browser.run("document.querySelector('#figure_honest .panel svg').focus()")
+    browser.key("ArrowRight")
+    told = browser.run("document.getElementById('tip').textContent")
+    assert "honest ε = " in told
+    assert "nominal ε 0.25" in told
+    assert "User mean" in told
     assert browser.complaints() == []
 
 

@@ -87,7 +87,7 @@ def _numbers(experiment: Experiment, cells: list[Cell], factors: int, titles: di
         rows = [
             tag(
                 "tr", tag("th", one[0].label, " ", claim_chip(one[0].claim, with_epsilon=False), scope="row"),
-                [tag("td", _both(cell)) for cell in one],
+                [tag("td", both(cell)) for cell in one],
             )
             for method in dict.fromkeys(cell.method for cell in here)
             if (one := [cell for cell in here if cell.method == method])
@@ -99,7 +99,8 @@ def _numbers(experiment: Experiment, cells: list[Cell], factors: int, titles: di
     return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{experiment.title}, K = {factors}")
 
 
-def _both(cell: Cell) -> list[Html]:
+def both(cell: Cell) -> list[Html]:
+    """Both measures of a cell; the page's script shows the chosen one."""
     return [
         tag("div", tag("span", METRIC_LABELS[metric], class_="which"), " ", number(cell, metric), data_metric=metric)
         for metric in METRIC_LABELS
@@ -145,7 +146,7 @@ def _figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:
         "factors": list(experiment.factors),
         "datasets": list(experiment.datasets),
         "methods": list(dict.fromkeys(cell.method for cell in cells)),
-        "cells": [_cell_data(cell) for cell in cells],
+        "cells": [cell_data(cell) for cell in cells],
     }
 
 
@@ -157,7 +158,8 @@ def axis_name(parameter: str, label: str) -> dict[str, str]:
     return {"base": label or parameter, "low": ""}
 
 
-def _cell_data(cell: Cell) -> dict[str, Any]:
+def cell_data(cell: Cell) -> dict[str, Any]:
+    """A point or a bar, for the page's script."""
     return {
         "dataset": cell.dataset,
         "method": cell.method,

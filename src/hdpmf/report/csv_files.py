@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from hdpmf.experiments import RANKING, Cell, compare, published, table2
 from hdpmf.report.content import Content
 from hdpmf.report.findings import mark_of
+from hdpmf.report.honest import NAME, RATERS, points
 from hdpmf.report.numbers import METRIC_LABELS
 
 _ALL_METRICS = ("mse", "mae", "mse_all", "mae_all")
@@ -24,6 +25,8 @@ def csv_files(content: Content) -> dict[str, bytes]:
         ("side", "group", "ratio_name", "ratio", "weight_name", "low", "high"),
         [(r.side, r.group, r.ratio_name, r.ratio, r.weight_name, r.low, r.high) for r in table2()],
     )
+    if found := _honest(content):
+        files[f"{NAME}.csv"] = found
     if content.tuned:
         files["hyperparameters.csv"] = _grids(content)
     return files
@@ -93,6 +96,27 @@ def _table1(content: Content) -> bytes:
         row = printed.get(name)
         theirs = (None,) * 5 if row is None else (row.users, row.items, row.ratings, row.density, "; ".join(row.slips))
         rows.append((name, facts["title"], facts["users"], facts["items"], facts["ratings"], facts["density"], *theirs))
+    return _csv(head, rows)
+
+
+def _honest(content: Content) -> bytes:
+    """The figure of accuracy against honest epsilon; nothing where there is none."""
+    found = points(content)
+    if not found:
+        return b""
+    head = ["dataset", "method", "label", "factors", "nominal_epsilon", "view", "honest_epsilon", "delta"]
+    head += ["honest_pure_epsilon", "honest_status", "covers", "n_raters", "status"]
+    for metric in METRIC_LABELS:
+        head += [f"{metric}_mean", f"{metric}_std"]
+    rows = []
+    for one in found:
+        cell, cost = one.cell, one.cost
+        # A level has no epsilon of its own: any nominal one gives the same run.
+        row: list[object] = [cell.dataset, cell.method, cell.label, cell.factors, None if one.x is None else cell.x]
+        row += [cost.view, cost.epsilon_at_delta, cost.delta, cost.pure, cost.status, cost.covers, RATERS, cell.status]
+        for metric in METRIC_LABELS:
+            row += [cell.metrics[metric].mean, cell.metrics[metric].std]
+        rows.append(row)
     return _csv(head, rows)
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.experiments import Cell, Experiment
+from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.chart_sections import axis_name, is_chart
 from hdpmf.report.content import Content
+from hdpmf.report.honest import NAME, SOURCE, Point, points, view_words
 from hdpmf.report.numbers import METRIC_LABELS, plain
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _COLOURS = {
     "mf": "#4a525b", "hdpmf": "#0072b2", "hdpmf-w": "#009e73", "hdpmf-r": "#b5578c", "pdpmf": "#d55e00",
     "dpmf": "#a87a00", "user-mean": "#2f9fd8", "global-mean": "#8c8f94",
 }  # fmt: skip
-_FURTHER = ("#6a4fb3", "#7d8c00", "#000000", "#c23b6b")
+_FURTHER = ("#6a4fb3", "#7d8c00", "#c23b6b", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 # No date, no version of matplotlib: the same results give the same bytes.
 _METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": "hdpmf", "Producer": None}}
@@ -54,10 +56,18 @@ def figure_files(content: Content) -> dict[str, bytes]:
             if not is_chart(experiment) or not any(cell.mse.values for cell in cells):
                 continue
             for stem, figure in _figures(content, experiment, cells):
-                for kind, metadata in _METADATA.items():
-                    buffer = io.BytesIO()
-                    figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
-                    files[f"{stem}.{kind}"] = buffer.getvalue()
+                files |= _saved(stem, figure)
+        for stem, figure in _honest_figures(content):
+            files |= _saved(stem, figure)
+    return files
+
+
+def _saved(stem: str, figure: Figure) -> dict[str, bytes]:
+    files = {}
+    for kind, metadata in _METADATA.items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+        files[f"{stem}.{kind}"] = buffer.getvalue()
     return files
 
 
@@ -126,6 +136,59 @@ def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> 
     axes.fill_between(xs, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
+def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
+    found = points(content)
+    for k in dict.fromkeys(one.cell.factors for one in found if one.cell.mse.values):
+        here = [one for one in found if one.cell.factors == k]
+        for metric in METRIC_LABELS:
+            yield f"{NAME}_k{k}_{metric}", _honest(content, here, metric)
+
+
+def _honest(content: Content, found: list[Point], metric: str) -> Figure:
+    """Error against honest epsilon; what has no place on the axis is a level line."""
+    datasets = [name for name in content.dataset_titles if any(one.cell.dataset == name for one in found)]
+    figure, panels = _canvas(len(datasets), 3.5)
+    xs = [one.x for one in found if one.x is not None]
+    for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
+        here = [one for one in found if one.cell.dataset == dataset]
+        axes.set_xscale("log")
+        if xs:
+            axes.set_xlim(min(xs) / 1.6, max(xs) * 1.6)
+        for method in content.method_labels:
+            mine = [one for one in here if one.cell.method == method]
+            look = _look(content, method, content.experiments[SOURCE])
+            # What is not there leaves a gap.
+            means = [mean if math.isfinite(mean := one.cell.metrics[metric].mean) else math.nan for one in mine]
+            if all(map(math.isnan, means)):
+                continue
+            label = f"{mine[0].cell.label} ({view_words(mine[0].cost)})"
+            if mine[0].x is None:
+                axes.axhline(means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":")
+                continue
+            places = [math.nan if one.x is None else one.x for one in mine]
+            axes.plot(places, means, label=label, linewidth=1.4, markersize=4, **look)
+        means = [mean for one in here if math.isfinite(mean := one.cell.metrics[metric].mean)]
+        if means and max(means) / min(means) > 4:
+            axes.set_yscale("log")
+            _plain_log_ticks(axes)
+        axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
+        axes.set_xlabel(f"honest ε of a rating (δ = {DELTA:g})", parse_math=False)
+    _powers_of_ten(panels)
+    panels[0].set_ylabel(METRIC_LABELS[metric])
+    _legend(figure, panels, 4)
+    return figure
+
+
+def _powers_of_ten(panels: list[Axes]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for axes in panels:
+        axes.minorticks_off()
+        axes.xaxis.set_major_locator(LogLocator(numticks=6))
+        # Plain digits: powers would need the mathematics that names may not reach.
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
 def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
     """As the paper's ablation: a panel per K, a group of bars per data set."""
     figure, panels = _canvas(len(experiment.factors), 3.0, 5.4)
@@ -176,7 +239,7 @@ def _plain_log_ticks(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(figure: Figure, panels: list[Axes]) -> None:
+def _legend(figure: Figure, panels: list[Axes], columns: int = 5) -> None:
     """One legend above all panels, each method once."""
     found: dict[str, Any] = {}
     for axes in panels:
@@ -184,7 +247,7 @@ def _legend(figure: Figure, panels: list[Axes]) -> None:
             found.setdefault(label, handle)
     if found:
         legend = figure.legend(
-            list(found.values()), list(found), loc="outside upper center", ncols=min(len(found), 5), frameon=False
+            list(found.values()), list(found), loc="outside upper center", ncols=min(len(found), columns), frameon=False
         )
         for text in legend.get_texts():
             text.set_parse_math(False)

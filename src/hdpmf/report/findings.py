@@ -1,4 +1,4 @@
-"""The headline: three sentences made from the numbers, and the counts behind them."""
+"""The headline: four sentences made from the numbers, and the counts behind them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hdpmf.experiments import Cell, published
 from hdpmf.experiments.spec import PAPER_GRIDS
 from hdpmf.report.content import Content
-from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, words
+from hdpmf.report.honest import RATERS, honest_cost
+from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, plain, words
 from hdpmf.report.ordering import Reversal, paper_pairs, reversals
 
 MARKS = ("reproduced", "close", "different", "not comparable", "diverged", "failed", "incomplete", "not run")
@@ -52,8 +53,8 @@ def count_marks(content: Content) -> dict[str, int]:
 
 
 def findings(content: Content) -> list[str]:
-    """Three sentences."""
-    return [_reproduction(content), _order(content), _trivial(content)]
+    """Four sentences."""
+    return [_reproduction(content), _order(content), _trivial(content), _proved(content)]
 
 
 def _reproduction(content: Content) -> str:
@@ -169,3 +170,50 @@ def _trivial(content: Content) -> str:
         f"paper {place} on {words(better)}"
     )
     return text + (f", but not on {words(worse)}." if worse else ".")
+
+
+def _proved(content: Content) -> str:
+    """Which designs with a proof beat which of the paper's private methods, and at what honest epsilon."""
+    cells = [one for one in content.cells.get("table3", ()) if one.status == "done" and one.claim is not None]
+    factors = max(content.factors, default=0)
+    epsilon = content.experiments["table3"].epsilon if cells else 1.0
+    here = [one for one in cells if one.factors == factors and one.claim is not None and one.claim.epsilon == epsilon]
+    designs = [one for one in here if one.claim is not None and one.claim.status == "proved"]
+    rivals = [one for one in here if one.in_paper and one not in designs]
+    if not designs or not rivals:
+        return "How the designs with a proof compare with the paper's methods has not been run here."
+    # Designs that win and lose in the same places are named together, those that win most first.
+    alike: dict[str, list[str]] = {}
+    wins: Counter[str] = Counter()
+    for method in dict.fromkeys(one.method for one in designs):
+        mine = {one.dataset: one for one in designs if one.method == method}
+        label = next(iter(mine.values())).label
+        text = _beaten(mine, rivals)
+        alike.setdefault(text, []).append(f"“{label}”" if "," in label else label)
+        wins[text] = sum(one.dataset in mine and mine[one.dataset].mse.mean < one.mse.mean for one in rivals)
+    ranked = sorted(alike.items(), key=lambda item: -wins[item[0]])
+    parts = [f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}" for text, labels in ranked]
+    text = f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = {factors}, {'; '.join(parts)}"
+    paper = next((one for one in rivals if one.method == "hdpmf"), None)
+    charged = None if paper is None else honest_cost(content, paper)
+    if paper is not None and charged is not None:
+        text += (
+            f". The same epsilon of {paper.label} honestly costs a rating {charged.briefly().removesuffix('*')} at "
+            f"delta {charged.delta:g}, against a recommender that sees the messages about an item with {RATERS} raters"
+        )
+    return text + "."
+
+
+def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
+    """Which of the paper's methods a design beats, by where."""
+    where: dict[tuple[str, ...], list[str]] = {}
+    for method in dict.fromkeys(one.method for one in rivals):
+        theirs = [one for one in rivals if one.method == method and one.dataset in mine]
+        won = tuple(one.dataset_title for one in theirs if mine[one.dataset].mse.mean < one.mse.mean)
+        if theirs:
+            place = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
+            where.setdefault(place, []).append(theirs[0].label)
+    parts = [f"{words(labels)} on {words(places)}" for places, labels in where.items() if places]
+    if where.get(()):
+        parts.append(f"{words(where[()])} nowhere")
+    return ", ".join(parts)

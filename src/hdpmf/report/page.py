@@ -8,6 +8,7 @@ from string import Template
 from hdpmf.report.chart_sections import chart_data, charts_section
 from hdpmf.report.content import Content
 from hdpmf.report.findings import findings
+from hdpmf.report.honest_section import honest_data, honest_section
 from hdpmf.report.markup import Child, Html, csp_hash, data_block, join, tag
 from hdpmf.report.numbers import counted, duration, words
 from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
@@ -18,6 +19,7 @@ TITLE = "Heterogeneous differential privacy matrix factorization: the evaluation
 _SECTIONS = (
     ("table3", "Table III"),
     ("epsilon", "What epsilon stands on"),
+    ("honest", "Honest epsilon"),
     ("order", "Order of methods"),
     ("figures", "Figures"),
     ("facts", "Tables I and II"),
@@ -31,6 +33,8 @@ def render(content: Content) -> str:
     """The page."""
     style = _asset("report.css")
     script = "".join(_asset(name) for name in ("scales.js", "charts.js", "report.js"))
+    data = chart_data(content)
+    data["figures"] = [*honest_data(content), *data["figures"]]
     body = [
         _header(content),
         _controls(content),
@@ -38,6 +42,7 @@ def render(content: Content) -> str:
             "main",
             table3_section(content),
             claims_section(content),
+            honest_section(content),
             order_section(content),
             charts_section(content),
             facts_section(content),
@@ -56,7 +61,7 @@ def render(content: Content) -> str:
         policy=join(policy),
         style=style,
         body=join(body),
-        data=data_block(chart_data(content)),
+        data=data_block(data),
         script=script,
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from hdpmf.experiments import Cell, published, table2
+from hdpmf.experiments import RANKING, Cell, published, table2
 from hdpmf.experiments.store import Claim
+from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.content import Content
 from hdpmf.report.findings import count_marks, mark_of
+from hdpmf.report.honest import RATERS, cost_range, view_words
 from hdpmf.report.markup import Child, Html, tag
 from hdpmf.report.numbers import METRIC_LABELS, density, four, p_value, percent, plain
 from hdpmf.report.ordering import Duel, duels, paper_pairs, reversals, statements
@@ -32,8 +34,48 @@ def table3_section(content: Content) -> Html:
         "table3", title,
         tag("ul", counts, class_="counts", aria_label="how many numbers got each mark"),
         scroller(_table3(content, cells), "Table III"),
-        tag("p", rule, class_="note"), lead=lead,
+        tag("p", rule, class_="note"), _ranking(content, cells), lead=lead,
     )  # fmt: skip
+
+
+_RANKING_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
+
+
+def _ranking(content: Content, cells: list[Cell]) -> Html:
+    """How good the ten best are, where the runs measured it."""
+    title = tag("h3", "Ranking: the ten items recommended first")
+    k = max(cell.factors for cell in cells)
+    here = [cell for cell in cells if cell.factors == k]
+    if not any(metric in cell.metrics for cell in here for metric in RANKING):
+        return Html(title + tag("p", "Not measured in these runs.", class_="empty"))
+    head = tag(
+        "tr", tag("th", "Method", scope="col"), [tag("th", _RANKING_LABELS[one], scope="col") for one in RANKING]
+    )
+    bodies = []
+    for dataset, name in content.dataset_titles.items():
+        mine = [cell for cell in here if cell.dataset == dataset]
+        if not mine:
+            continue
+        caption = tag("tr", tag("th", f"{name}, K = {k}", colspan=1 + len(RANKING), scope="rowgroup"), class_="dataset")
+        rows = [
+            tag("tr", tag("th", cell.label, " ", claim_chip(cell.claim), scope="row"),
+                [tag("td", _ranked(cell, metric)) for metric in RANKING])
+            for cell in mine
+        ]  # fmt: skip
+        bodies.append(tag("tbody", caption, rows, data_dataset=dataset))
+    note = (
+        "Mean ± standard deviation over the seeds, larger is better. Not measured: the store has no such "
+        "numbers of these runs. Relevant are test ratings in the top quarter of the scale; every item with a training "
+        "rating that the user has not rated is ranked; coverage is the share of items that are in anybody's ten."
+    )
+    shown = scroller(tag("table", tag("thead", head), bodies, class_="wide", id="ranking-table"), "Ranking")
+    return Html(title + shown + tag("p", note, class_="note"))
+
+
+def _ranked(cell: Cell, metric: str) -> Html:
+    if metric not in cell.metrics or not cell.metrics[metric].values:
+        return tag("span", "not measured", class_="partial")
+    return number(cell, metric)
 
 
 def _table3(content: Content, cells: list[Cell]) -> Html:
@@ -96,15 +138,21 @@ def _claim(cells: dict[int, Cell]) -> Claim | None:
 def claims_section(content: Content) -> Html:
     """What each method's epsilon is worth."""
     claims: dict[str, Claim] = {}
+    claimed: dict[str, list[Cell]] = {}
     for cell in [*content.cells.get("table3", ()), *content.all_cells]:
         if cell.claim is not None:
             claims.setdefault(cell.method, cell.claim)
+            alike = claimed.setdefault(cell.method, [cell])
+            first = alike[0]
+            if (cell.experiment, cell.factors, cell.x) == (first.experiment, first.factors, first.x):
+                alike.append(cell)
     rows = [
         (
             label,
             "–" if claims[name].epsilon is None else plain(claims[name].epsilon or 0.0),
             claim_chip(claims[name], with_epsilon=False),
             claims[name].view,
+            _honest(content, claimed[name]),
             claims[name].reason,
         )
         for name, label in content.method_labels.items()
@@ -112,11 +160,31 @@ def claims_section(content: Content) -> Html:
     ]
     return section(
         "epsilon", "What each epsilon stands on",
-        table(("Method", "ε", "Status", "Against an observer of", "Why"), rows, class_="prose claims", label="claims"),
+        table(
+            ("Method", "ε", "Status", "Against an observer of", "Honest cost", "Why"), rows,
+            class_="prose claims", label="claims",
+        ),
         lead="An epsilon is worth what its proof covers. Nominal is the number that the paper states; it is no "
         "guarantee against someone who sees every message of the training. A rating's own budget is its privacy "
-        "weight times this.",
+        "weight times this. The honest cost is what the accountant finds for a rating of weight 1 against the "
+        f"recommender, all rounds together, its item having {RATERS} raters; with a star, at delta {DELTA:g}. Where it "
+        "is nominal it counts the rating's own gradients only, so the truth is larger. A range is over the data sets: "
+        "PDPMF and DPMF set their noise by the mean and the smallest weight.",
     )  # fmt: skip
+
+
+def _honest(content: Content, cells: list[Cell]) -> Child:
+    """What the method's epsilon really costs, with what is seen."""
+    found = cost_range(content, cells)
+    if found is None:
+        return "not known"
+    low, high = found
+    text = low.briefly() if low.briefly() == high.briefly() else f"{low.briefly()} to {high.briefly()}"
+    return [
+        tag("b", text, title=high.in_numbers(), data_honest=repr(high.epsilon_at_delta)),
+        " ",
+        tag("span", view_words(high), class_="partial"),
+    ]
 
 
 def order_section(content: Content) -> Html:

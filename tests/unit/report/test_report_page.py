@@ -122,7 +122,7 @@ def test_the_page_asks_nobody_for_anything(page):
 
 def test_findings_come_from_the_numbers(full_store):
     content = read_content(full_store)
-    first, second, third = findings(content)
+    first, second, third, _ = findings(content)
     counts = count_marks(content)
     assert sum(counts.values()) == 64
     assert f"Of the {64 - counts['not comparable']} published numbers" in first

@@ -33,8 +33,8 @@ function drawLines(figure, series, metric, width, report) {
     root.append(svg("line", { x1: box.left, x2: box.right, y1: at, y2: at, class: "grid" }));
     root.append(svg("text", { x: box.left - 8, y: at + 4, "text-anchor": "end" }, String(value)));
   }
-  for (const value of xs) {
-    const shown = figure.percent ? `${Number((100 * value).toPrecision(6))} %` : String(value);
+  for (const value of figure.free ? decades(xs) : xs) {
+    const shown = figure.free ? cost(value) : figure.percent ? `${Number((100 * value).toPrecision(6))} %` : String(value);
     root.append(svg("text", { x: x(value), y: box.bottom + 18, "text-anchor": "middle" }, shown));
   }
   root.append(axisLabel(figure.axis, (box.left + box.right) / 2, height - 6, figure.log));
@@ -43,11 +43,13 @@ function drawLines(figure, series, metric, width, report) {
   const cross = svg("line", { y1: box.top, y2: box.bottom, class: "cross", visibility: "hidden" });
   root.append(cross);
   for (const one of series) root.append(drawSeries(one, metric, x, y, box, report));
-  const stops = xs.map((value) => ({
-    title: [figure.axis.base + (figure.axis.low ? `_${figure.axis.low}` : ""), figure.percent ? `${100 * value} %` : value].join(" = "),
+  // On a free axis every method has places of its own, and those without one are shown at all of them.
+  const own = new Set(series.flatMap((one) => one.cells.map((cell) => cell.x)));
+  const stops = xs.filter((value) => !figure.free || own.has(value)).map((value) => ({
+    title: [figure.axis.base + (figure.axis.low ? `_${figure.axis.low}` : ""), figure.free ? cost(value) : figure.percent ? `${100 * value} %` : value].join(" = "),
     at: [x(value), box.top],
     show: () => { cross.setAttribute("x1", x(value)); cross.setAttribute("x2", x(value)); cross.setAttribute("visibility", "visible"); },
-    rows: series.map((one) => ({ one, cell: one.cells.find((cell) => cell.x === value) })).filter((row) => row.cell),
+    rows: series.map((one) => ({ one, cell: one.cells.find((cell) => cell.x === value || cell.x === null) })).filter((row) => row.cell),
   }));
   const nearest = (px) => stops.reduce((best, stop) => (Math.abs(stop.at[0] - px) < Math.abs(best.at[0] - px) ? stop : best));
   return { root, stops, find: (px) => nearest(px), hide: () => cross.setAttribute("visibility", "hidden") };
@@ -57,6 +59,13 @@ function drawSeries(one, metric, x, y, box, report) {
   const style = look(report.methods, one.method.name);
   const group = svg("g", { class: style.colour, "data-method": one.method.name });
   const points = one.cells.filter((cell) => cell[metric].mean !== null);
+  if (one.cells.every((cell) => cell.x === null)) {
+    for (const cell of points) {
+      const line = `M${box.left} ${y(cell[metric].mean)}H${box.right}`;
+      group.append(svg("path", { class: "line level", d: line, "stroke-dasharray": style.dash }));
+    }
+    return group;
+  }
   // A point that is not there leaves a gap: a line across it would claim a number.
   const pieces = [[]];
   for (const cell of one.cells) {

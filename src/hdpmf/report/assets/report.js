@@ -48,7 +48,8 @@
         key.append(svg("path", { class: "line", d: "M0 6H26", "stroke-dasharray": style.dash }));
         key.append(svg("path", { class: "dot", d: style.shape(4), transform: "translate(13 6)" }));
       }
-      const chip = html("span", { className: `chip ${methods[name].status}`, title: methods[name].why }, methods[name].words);
+      const { words, why } = figure.words ? figure.words[name] : methods[name];
+      const chip = html("span", { className: `chip ${methods[name].status}`, title: why }, words);
       const button = html("button", { type: "button", "aria-pressed": "true", "data-method": name }, key, methods[name].label, chip);
       button.addEventListener("click", () => {
         const hidden = off.get(figure.name);
@@ -105,6 +106,7 @@
       let words = mean === null ? (cell.status === "missing" ? "not run" : cell.status) : four(mean);
       if (mean !== null && std !== null) words += ` ± ${four(std)}`;
       if (mean !== null && cell.n < cell.seeds) words += ` (${cell.n} of ${cell.seeds} seeds)`;
+      if (mean !== null && cell.nominal && cell.x !== null) words += `, nominal ε ${cell.nominal}`;
       const key = html("span", { className: `key ${look(report.methods, one.method.name).colour}` });
       const value = keep ? html("a", { href: `#${cell.runs}`, className: "number" }, words) : words;
       return html("tr", {}, html("th", {}, key, one.method.label), html("td", {}, value));

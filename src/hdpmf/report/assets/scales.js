@@ -42,6 +42,20 @@ function ticks(low, high, log, wanted) {
   return found;
 }
 
+/* The powers of ten on an axis, fewer where they would touch; where there are not two, round numbers. */
+function decades(xs) {
+  const [low, high] = [Math.min(...xs), Math.max(...xs)];
+  const found = [];
+  for (let power = Math.ceil(Math.log10(low)); power <= Math.floor(Math.log10(high)); power++) found.push(Number(`1e${power}`));
+  if (found.length < 2) return ticks(low, high, true, 4).filter((v) => v > 0);
+  return found.length > 5 ? found.filter((_, i) => i % 2 === 0) : found;
+}
+
+/* An epsilon as the accountant writes it. */
+function cost(value) {
+  return value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+}
+
 function four(value) {
   return value === null ? "n/a" : value.toFixed(4);
 }
@@ -63,5 +77,5 @@ function look(methods, name) {
   const others = methods.map((one) => one.name).filter((one) => !LOOKS.includes(one));
   const place = LOOKS.includes(name) ? LOOKS.indexOf(name) : LOOKS.length + others.indexOf(name);
   const dash = PLAIN_LINES.has(name) ? "" : DASHES[1 + (place % (DASHES.length - 1))];
-  return { colour: `c${place < 8 ? place : 8 + (place % 2)}`, shape: SHAPES[place % SHAPES.length], dash };
+  return { colour: `c${place < 8 ? place : 8 + ((place - 8) % 3)}`, shape: SHAPES[place % SHAPES.length], dash };
 }

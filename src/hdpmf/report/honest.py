@@ -1,0 +1,114 @@
+"""What each method's epsilon really costs, by the accountant, for the numbers of the store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.experiments import Cell
+from hdpmf.privacy.accounting import DELTA, Cost, Setting, cost
+from hdpmf.report.content import Content
+
+NAME = "figure_honest"
+SOURCE = "figure_epsilon"
+"""The experiment whose numbers the figure shows."""
+
+RATERS = 100
+"""Raters of the item whose rating is reckoned; a message carries one part in so many of the noise."""
+
+_SUMS = frozenset({"hdp-sum", "hdpmf-paid"})
+_VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "secure sums seen"}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A measured error with what its privacy costs.
+
+    Attributes:
+        cell: The measured numbers; its ``x`` is the nominal epsilon.
+        cost: What a rating of weight 1 costs, against the recommender.
+        x: The honest epsilon; None where it is 0 or infinite, which a logarithmic axis has no place for.
+    """
+
+    cell: Cell
+    cost: Cost
+    x: float | None
+
+
+def view_of(method: str) -> str:
+    """What the recommender sees of a method."""
+    return "sums-h-known" if method in _SUMS else "messages"
+
+
+def view_words(found: Cost) -> str:
+    """What the recommender sees, and what comes of it, short enough for a legend."""
+    if found.epsilon_at_delta == 0:
+        return "sends nothing, ε 0"
+    if math.isinf(found.epsilon_at_delta):
+        return "no privacy"
+    return f"{_VIEW_WORDS[found.view]}, {found.status}"
+
+
+def honest_cost(content: Content, cell: Cell) -> Cost | None:
+    """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant does not know."""
+    experiment = content.experiments[cell.experiment]
+    params: dict[str, Any] = {
+        "epochs": experiment.epochs, "n_factors": cell.factors, "epsilon": experiment.epsilon,
+        "solver": experiment.solver,
+    }  # fmt: skip
+    result = next((content.results[run] for run in cell.run_ids if run in content.results), None)
+    changed = False
+    if result is not None:
+        params |= result.run.params
+        changed = result.run.privacy is not None and bool(result.run.privacy.changes)
+    if experiment.vary is not None and experiment.vary.parameter == "epsilon" and cell.x is not None:
+        params["epsilon"] = cell.x
+    try:
+        setting = Setting.from_params(cell.method, params)
+        budget = None if changed else _noise_budget(setting, params, content.datasets.get(cell.dataset, {}))
+        return cost(replace(setting, noise_budget=budget), view_of(cell.method), n_raters=RATERS, delta=DELTA)
+    except (ConfigError, PrivacyError):
+        return None  # a method of the user's own: nothing is known about what it sends
+
+
+def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[str, Any]) -> float | None:
+    """DPMF sets its noise for the smallest budget and PDPMF for the mean one, so that their noise is larger.
+
+    None, which is the largest that it can be, where the weights are not known.
+    """
+    which = {"dpmf": "min_weight", "pdpmf": "mean_weight"}.get(setting.method)
+    if which is None or which not in facts or params.get("threshold", "mean") != "mean":
+        return None
+    return setting.epsilon * float(facts[which])
+
+
+def points(content: Content) -> list[Point]:
+    """Every cell of the figure. A method without a place on the axis has one cell, drawn as a level."""
+    experiment = content.experiments.get(SOURCE)
+    if experiment is None or experiment.vary is None or experiment.vary.parameter != "epsilon":
+        return []
+    found: list[Point] = []
+    levels: set[tuple[str, str, int]] = set()
+    for cell in content.cells.get(SOURCE, ()):
+        charged = honest_cost(content, cell)
+        if charged is None:
+            continue
+        x = charged.epsilon_at_delta if 0 < charged.epsilon_at_delta < math.inf else None
+        if x is None:
+            place = (cell.dataset, cell.method, cell.factors)
+            if place in levels or cell.status != "done":
+                continue
+            levels.add(place)
+        found.append(Point(cell, charged, x))
+    return found if any(one.x is not None for one in found) else []
+
+
+def cost_range(content: Content, cells: Iterable[Cell]) -> tuple[Cost, Cost] | None:
+    """The smallest and the largest honest cost of cells; DPMF's and PDPMF's differ between data sets."""
+    costs = [found for cell in cells if (found := honest_cost(content, cell)) is not None]
+    if not costs:
+        return None
+    return min(costs, key=lambda one: one.epsilon_at_delta), max(costs, key=lambda one: one.epsilon_at_delta)

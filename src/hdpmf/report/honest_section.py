@@ -1,0 +1,105 @@
+"""The headline comparison: accuracy against what privacy really costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hdpmf.privacy.accounting import DELTA
+from hdpmf.report.chart_sections import both, cell_data
+from hdpmf.report.content import Content
+from hdpmf.report.honest import NAME, RATERS, SOURCE, Point, points, view_words
+from hdpmf.report.markup import Html, tag
+from hdpmf.report.numbers import plain
+from hdpmf.report.pieces import scroller, section
+
+TITLE = "Accuracy against honest epsilon"
+
+
+def honest_section(content: Content) -> Html:
+    """The figure and its numbers."""
+    found = points(content)
+    if not found:
+        return section("honest", TITLE, tag("p", f"Not run here: it takes the runs of {SOURCE}.", class_="empty"))
+    factors = list(dict.fromkeys(one.cell.factors for one in found))
+    lead = (
+        "The same runs as in the figure of accuracy against epsilon, moved to what a rating of weight 1 really costs "
+        "against the recommender that the method has: one that sees every message, or, where the legend says so, only "
+        "sums over users."
+    )
+    caption = (
+        f"Honest epsilon at delta {DELTA:g}, by the accountant, for an item with {RATERS} raters and all rounds "
+        "together. For the paper's methods it counts the rating's own gradients only, at typical draws of h: the truth "
+        "is further right. DPMF's and PDPMF's noise is set by the smallest and the mean weight of the data set. Level "
+        "lines send nothing or protect nothing."
+    )
+    figure = tag(
+        "figure",
+        tag("h3", "One point per method and nominal epsilon", tag("span", NAME, class_="tagname")),
+        tag("p", caption, class_="caption"),
+        tag("div", class_="legend", role="group", aria_label=f"methods of {TITLE}"),
+        tag("div", class_="panels"),
+        tag("p", class_="chartnote", role="note"),
+        tag(
+            "details", tag("summary", "All numbers of this figure"),
+            [_numbers(content, [one for one in found if one.cell.factors == k], k) for k in factors],
+            open=True, class_="numbers",
+        ),
+        id=NAME, class_="chart", data_figure=NAME,
+    )  # fmt: skip
+    return section("honest", TITLE, figure, lead=lead)
+
+
+def _numbers(content: Content, found: list[Point], factors: int) -> Html:
+    xs = list(dict.fromkeys(one.cell.x for one in found if one.x is not None))
+    heads = [tag("th", "Method", scope="col")]
+    heads += [tag("th", f"nominal ε = {plain(x or 0.0)}", scope="col") for x in xs]
+    bodies = []
+    for dataset, title in content.dataset_titles.items():
+        here = [one for one in found if one.cell.dataset == dataset]
+        rows = []
+        for method in dict.fromkeys(one.cell.method for one in here):
+            mine = {one.cell.x: one for one in here if one.cell.method == method}
+            first = next(iter(mine.values()))
+            name = tag("th", first.cell.label, " ", tag("span", view_words(first.cost), class_="chip"), scope="row")
+            if first.x is None:
+                rows.append(tag("tr", name, tag("td", _honest(first), both(first.cell), colspan=len(xs))))
+                continue
+            entries = [tag("td", _honest(mine[x]), both(mine[x].cell)) if x in mine else tag("td", "–") for x in xs]
+            rows.append(tag("tr", name, entries))
+        if rows:
+            caption = tag("th", f"{title}, K = {factors}", colspan=len(heads), scope="rowgroup")
+            bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows, data_dataset=dataset))
+    head = tag("thead", tag("tr", heads))
+    return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{TITLE}, K = {factors}")
+
+
+def _honest(one: Point) -> Html:
+    """The cost, in full in an attribute."""
+    return tag("div", f"honest ε {one.cost.briefly()}", class_="theirs", data_honest=repr(one.cost.epsilon_at_delta))
+
+
+def honest_data(content: Content) -> list[dict[str, Any]]:
+    """What the page's script draws; nothing where there are no points."""
+    found = points(content)
+    if not found:
+        return []
+    words: dict[str, dict[str, str]] = {}
+    for one in found:
+        why = f"{one.cost.in_numbers()} at nominal epsilon {plain(one.cell.x or 0.0)}; {one.cost.reason}"
+        words.setdefault(one.cell.method, {"words": view_words(one.cost), "why": why})
+    return [
+        {
+            "name": NAME,
+            "kind": "lines",
+            "axis": {"base": "honest ε", "low": ""},
+            "percent": False,
+            "log": True,
+            "free": True,
+            "xs": sorted({one.x for one in found if one.x is not None}),
+            "factors": list(dict.fromkeys(one.cell.factors for one in found)),
+            "datasets": [name for name in content.dataset_titles if any(one.cell.dataset == name for one in found)],
+            "methods": list(words),
+            "words": words,
+            "cells": [{**cell_data(one.cell), "x": one.x, "nominal": one.cell.x} for one in found],
+        }
+    ]

@@ -1,0 +1,163 @@
+"""Accuracy against honest epsilon: errors are the store's, costs the accountant's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.experiments import RANKING, Experiment, Store, collect
+from hdpmf.privacy.accounting import cost
+from hdpmf.report.content import Content, anchor, read_content
+from hdpmf.report.csv_files import csv_files
+from hdpmf.report.figures import figure_files
+from hdpmf.report.findings import findings
+from hdpmf.report.honest import honest_cost, points
+from hdpmf.report.page import render
+
+Fill = Callable[..., Path]
+Make = Callable[..., list[Experiment]]
+SUMS = ("hdp-sum", "hdpmf-paid")
+LEVELS = ("mf", "user-mean", "global-mean")
+
+
+@pytest.fixture(scope="module")
+def content(full_store: Path) -> Content:
+    return read_content(full_store)
+
+
+@pytest.fixture(scope="module")
+def page(content: Content) -> str:
+    return render(content)
+
+
+def expected(content: Content, cell) -> float:
+    facts = content.datasets[cell.dataset]
+    budget = {"dpmf": cell.x * facts["min_weight"], "pdpmf": cell.x * facts["mean_weight"]}.get(cell.method)
+    return cost(
+        cell.method, "sums" if cell.method in SUMS else "messages", epsilon=cell.x, factors=10, rounds=100,
+        n_raters=100, delta=1e-5, noise_budget=budget,
+    ).epsilon_at_delta  # fmt: skip
+
+
+def figure_of(page: str) -> dict:
+    data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    return next(one for one in data["figures"] if one["name"] == "figure_honest")
+
+
+def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, content, page):
+    figure = figure_of(page)
+    drawn = {cell["runs"]: cell for cell in figure["cells"]}
+    rows = list(csv.DictReader(io.StringIO(csv_files(content)["figure_honest.csv"].decode())))
+    in_csv = {
+        (row["dataset"], row["method"], row["nominal_epsilon"] and float(row["nominal_epsilon"])): row for row in rows
+    }
+    shown = set(map(float, re.findall(r'class="theirs" data-honest="([^"]+)"', page)))
+    checked = 0
+    with Store(full_store) as store:
+        for cell in collect(store, "figure_epsilon"):
+            level = cell.method in LEVELS
+            row = in_csv[cell.dataset, cell.method, "" if level else cell.x]
+            honest = expected(content, cell)
+            assert float(row["honest_epsilon"]) == honest
+            assert float(row["mse_mean"]) == cell.mse.mean
+            assert honest in shown
+            if not level:
+                point = drawn[anchor(cell)]
+                assert (point["x"], point["nominal"]) == (honest, cell.x)
+                assert (point["mse"]["mean"], point["mae"]["std"]) == (cell.mse.mean, cell.mae.std)
+                checked += 1
+    levels = [cell for cell in figure["cells"] if cell["x"] is None]
+    assert {cell["method"] for cell in levels} == set(LEVELS)
+    assert len(levels) == 4 * len(LEVELS)
+    assert len(figure["cells"]) == len(rows) == len(levels) + checked
+    assert figure["xs"] == sorted({cell["x"] for cell in figure["cells"]} - {None})
+    words = {name: one["words"] for name, one in figure["words"].items()}
+    assert words["hdpmf"] == "all messages seen, nominal"
+    assert words["hdp-sum"] == words["hdpmf-paid"] == "secure sums seen, proved"
+    assert words["hdp-bit"] == "all messages seen, proved"
+    assert (words["user-mean"], words["mf"]) == ("sends nothing, ε 0", "no privacy")
+
+
+def test_the_claims_say_what_they_honestly_cost(content, page):
+    table = page.split('id="epsilon"')[1].split("</section>")[0]
+    cell = next(one for one in content.cells["table3"] if one.method == "hdpmf")
+    charged = cost("hdpmf", "messages", epsilon=1.0, factors=10, rounds=100, n_raters=100)
+    assert honest_cost(content, cell).epsilon_at_delta == charged.epsilon_at_delta
+    assert f">{charged.briefly()}</b>" in table
+    assert ">unbounded</b>" in table
+    assert ">0</b>" in table
+
+
+def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, experiments: Make):
+    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k", "ml-1m"), factors=(10,))]
+    better = {("hdp-sum", "ml-100k"): 0.1, ("hdp-sum", "ml-1m"): 0.1, ("hdp-bit", "ml-100k"): 0.1}
+
+    def change(result):
+        key = (result.run.method, result.run.data.name)
+        proved = result.claim is not None and result.run.method in ("hdp-sum", "hdp-bit", "hdpmf-paid")
+        factor = better.get(key, 100.0) if proved else 1.0
+        return msgspec.structs.replace(
+            result, metrics={**result.metrics, "mse": factor * result.metrics.get("mse", 1.0)}
+        )
+
+    text = findings(read_content(fill_store(tmp_path, chosen, change=change)))[3]
+    assert "by MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of MovieLens 100K and" in text
+    assert (
+        "; HDP-Bit beats HDPMF, PDPMF and DPMF on MovieLens 100K; “HDPMF, paid” beats HDPMF, PDPMF and DPMF nowhere"
+        in text
+    )
+    charged = cost("hdpmf", "messages", epsilon=1.0, factors=10, rounds=100, n_raters=100)
+    assert f"HDPMF honestly costs a rating {charged.epsilon_at_delta:,.0f} at delta 1e-05" in text
+
+
+def test_ranking_is_shown_where_it_was_measured(tmp_path, fill_store: Fill, experiments: Make):
+    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",))]
+
+    def change(result):
+        if result.run.method != "hdp-sum" or result.run.stage == "tuning":
+            return result
+        measured = {name: 0.1 * (i + 1) + 0.001 * result.run.seed for i, name in enumerate(RANKING)}
+        return msgspec.structs.replace(result, metrics={**result.metrics, **measured})
+
+    content = read_content(fill_store(tmp_path, chosen, change=change))
+    table = render(content).split('id="ranking-table"')[1].split("</table>")[0]
+    cell = next(one for one in content.cells["table3"] if (one.method, one.factors) == ("hdp-sum", 10))
+    for name in RANKING:
+        assert f'data-metric="{name}" data-mean="{cell.metrics[name].mean!r}"' in table
+    others = [one for one in content.cells["table3"] if one.factors == 10 and one.method != "hdp-sum"]
+    assert table.count("not measured") == 3 * len(others)
+
+
+def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experiments: Make):
+    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",), factors=(10,))]
+    content = read_content(fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning"))
+    page = render(content)
+    assert "Not run here: it takes the runs of figure_epsilon." in page
+    assert points(content) == []
+    assert "figure_honest.csv" not in csv_files(content)
+    assert findings(content)[3].endswith("has not been run here.")
+    assert "Not measured in these runs." in page
+
+
+def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(tmp_path, fill_store: Fill, experiments: Make):
+    chosen = [msgspec.structs.replace(experiments(["figure_epsilon"])[0], datasets=("ml-100k",))]
+
+    def keep(run):
+        return run.stage == "tuning" or run.method != "hdpmf" or run.params.get("epsilon") != 2.0
+
+    content = read_content(fill_store(tmp_path, chosen, keep=keep))
+    files = {name: data for name, data in figure_files(content).items() if name.startswith("figure_honest")}
+    assert set(files) == {f"figure_honest_k10_{m}.{kind}" for m in ("mse", "mae") for kind in ("png", "pdf")}
+    again = figure_files(content)
+    assert all(again[name] == data for name, data in files.items())
+    gap = [one for one in figure_of(render(content))["cells"] if (one["method"], one["nominal"]) == ("hdpmf", 2.0)]
+    assert [one["mse"]["mean"] for one in gap] == [None]
+    assert all(math.isfinite(one["x"]) for one in gap)
