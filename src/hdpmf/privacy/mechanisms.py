@@ -176,7 +176,9 @@ class Sample(Mechanism):
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
         """1 from the threshold on; below it, what makes the smaller noise cost no more than the rating's budget."""
-        return np.asarray(np.expm1(np.minimum(budgets, noise_budget)) / np.expm1(noise_budget))
+        smaller = np.minimum(budgets, noise_budget)
+        # (e^b - 1) / (e^t - 1), written so that large budgets do not overflow.
+        return np.asarray(np.exp(smaller - noise_budget) * np.expm1(-smaller) / np.expm1(-noise_budget))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,12 @@ def test_sampling_probabilities():
     assert rates[2] == 1.0
 
 
+def test_sampling_keeps_everything_at_huge_budgets():
+    # e^1000 overflows; the probability does not.
+    probability = Sample(1000.0).keep_probability(np.array([1000.0, 999.0, 2000.0]), 1000.0)
+    assert probability == pytest.approx([1.0, np.exp(-1), 1.0])
+
+
 def test_predictions_come_back_to_scale():
     scores = np.array([0.4, 2.0])
     weights = np.array([0.1, 0.5])
