@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli import options
+from hdpmf.cli import one_round, options
 from hdpmf.cli.inputs import Settings, Source
 from hdpmf.cli.output import (
     claim_fields,
@@ -61,6 +61,11 @@ def evaluate(
     weights_seed: options.WeightsSeed = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    items: one_round.Items = None,
+    features: one_round.Features = None,
+    prior: one_round.Prior = None,
+    coding: one_round.Coding = None,
+    design: one_round.Design = None,
     ranking: Ranking = False,
     json: options.Json = False,
 ) -> None:
@@ -69,12 +74,13 @@ def evaluate(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
         spec, uniform_weights, weights_seed,
     )  # fmt: skip
+    extra = one_round.model_params(method, items, features, prior, coding, design)
     source = Source(train, data, scale, column)
 
     from hdpmf.models import METHODS, make_model
 
     training, held_out = source.split(test, hold_out, ready_split, seed)
-    model = make_model(method, **settings.model_params())
+    model = make_model(method, **settings.model_params(), **extra)
     weights = settings.draw_weights(training)
     with epochs_progress(f"training {METHODS[method].label}", epochs) as after_epoch:
         begin = time.perf_counter()
@@ -98,6 +104,7 @@ def evaluate(
                 "fit_seconds": seconds,
                 **claim_fields(model.privacy),
                 **settings.record(),
+                **one_round.record(model),
                 "data": training.name,
                 "user_mean_mse": baseline_scores["user-mean"]["mse"],
                 "user_mean_mae": baseline_scores["user-mean"]["mae"],
@@ -121,6 +128,8 @@ def evaluate(
     )
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
+    for remark in one_round.remarks(model):
+        print_lines(remark)
     if ranking:
         print_lines(_in_words(lists))
     print_lines(claim_sentence(model.privacy))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli import options
+from hdpmf.cli import one_round, options
 from hdpmf.cli.inputs import Settings, Source
 from hdpmf.cli.output import (
     claim_fields,
@@ -66,6 +66,11 @@ def train(
     weights_seed: options.WeightsSeed = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    items: one_round.Items = None,
+    features: one_round.Features = None,
+    prior: one_round.Prior = None,
+    coding: one_round.Coding = None,
+    design: one_round.Design = None,
     json: options.Json = False,
 ) -> None:
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
@@ -73,6 +78,7 @@ def train(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
         spec, uniform_weights, weights_seed,
     )  # fmt: skip
+    extra = one_round.model_params(method, items, features, prior, coding, design)
     source = Source(train, data, scale, column)
     if patience is not None and validation_fraction is None:
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
@@ -83,7 +89,7 @@ def train(
     ratings = source.load()
     learning, validation = _set_aside(ratings, validation_fraction, seed)
     weights = settings.draw_weights(ratings)
-    model = make_model(method, **settings.model_params(), early_stopping=patience)
+    model = make_model(method, **settings.model_params(), **extra, early_stopping=patience)
     with epochs_progress(f"training {METHODS[method].label}", epochs) as after_epoch:
         begin = time.perf_counter()
         model.fit(learning, weights, validation=validation, callbacks=[after_epoch])
@@ -107,6 +113,7 @@ def train(
                 "fit_seconds": seconds,
                 **claim_fields(model.privacy),
                 **settings.record(),
+                **one_round.record(model),
                 "data": ratings.name,
                 "hdpmf_version": hdpmf_version(),
             }
@@ -118,6 +125,8 @@ def train(
     )
     if validation is not None:
         print_lines(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
+    for remark in one_round.remarks(model):
+        print_lines(remark)
     print_lines(
         f"recommender's part (nothing private): {recommender_part}",
         f"devices' part (PRIVATE, readable by you only): {devices_part}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -25,7 +27,8 @@ _OWN = {
     "bias*popularity": 30.0,
     "bias^2": 30.0,
 }
-_TIMES_BIAS_RIDGE = 30.0
+_DERIVED_RIDGE = 30.0
+_DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 _PATTERN_RIDGE = 40.0
 
 
@@ -38,7 +41,7 @@ class DeviceFeatures:
 
 
 def device_columns(
-    facts: ItemFacts, features: ItemFeatures | None, *, simple: bool = False, extended: bool = False
+    facts: ItemFacts, features: ItemFeatures | None, *, simple: bool = False, extra: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Names, columns and ridges.
 
@@ -46,43 +49,60 @@ def device_columns(
         facts: The released item facts.
         features: Public features, or None.
         simple: Only an intercept and the features (design S).
-        extended: Genres times bias too, which only a learned prior can make use of.
+        extra: Names of derived columns that a prior knows; those that these features cannot make are left out.
     """
     bias = facts.bias.astype(np.float64)
     weights = facts.popularity.astype(np.float64)
     popularity = np.log(np.maximum(weights, 0.3))
     # Centred where ratings are, so that the columns are about differences between items people rate.
     popularity = (popularity - np.average(popularity, weights=np.maximum(weights, 1e-6))) / 1.5
-    own = np.column_stack([
-        np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2,
-    ])  # fmt: skip
-    names, ridges = tuple(_OWN), np.array(list(_OWN.values()))
+    own = (np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2)
+    names, columns, ridges = list(_OWN), list(own), list(_OWN.values())
     if simple:
-        names, own, ridges = names[:1], own[:, :1], ridges[:1]
-    n_patterns = facts.patterns.shape[1]
-    names += tuple(f"pattern {number + 1}" for number in range(n_patterns))
-    own = np.column_stack([own, facts.patterns.astype(np.float64)])
-    ridges = np.append(ridges, np.full(n_patterns, _PATTERN_RIDGE))
-    if features is None:
-        return names, own, ridges
-    names, columns, ridges = (
-        names + features.names,
-        np.column_stack([own, features.matrix]),
-        np.concatenate([ridges, features.ridges]),
-    )
-    if extended:
-        genres = [at for at, name in enumerate(features.names) if name.startswith("genre:")]
-        names += tuple(f"bias*{features.names[at]}" for at in genres)
-        columns = np.column_stack([columns, features.matrix[:, genres] * bias[:, None]])
-        ridges = np.append(ridges, np.full(len(genres), _TIMES_BIAS_RIDGE))
-    return names, columns, ridges
+        names, columns, ridges = names[:1], columns[:1], ridges[:1]
+    patterns = facts.patterns.astype(np.float64).T
+    names += [f"pattern {number + 1}" for number in range(len(patterns))]
+    columns += list(patterns)
+    ridges += [_PATTERN_RIDGE] * len(patterns)
+    if features is not None:
+        names += features.names
+        columns += list(features.matrix.T)
+        ridges += features.ridges.tolist()
+    known = dict(zip(names, columns, strict=True))
+    for name in extra:
+        made = None if name in known else _derived(name, known)
+        if made is not None:
+            names.append(name)
+            columns.append(made)
+            ridges.append(_DERIVED_RIDGE)
+    return tuple(names), np.column_stack(columns), np.array(ridges)
+
+
+def derived_names(features: ItemFeatures) -> tuple[str, ...]:
+    """Columns that are worth learning a prior for: genres times bias, decades, and frequent pairs of genres."""
+    genres = {name: features.matrix[:, at] for at, name in enumerate(features.names) if name.startswith("genre:")}
+    pairs = (f"{one}&{other}" for one, other in combinations(genres, 2) if (genres[one] * genres[other]).mean() >= 0.01)
+    decades = (f"decade {year}" for year in _DECADES) if "year" in features.names else ()
+    return (*(f"bias*{name}" for name in genres), *decades, *pairs)
+
+
+def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
+    if name.startswith("decade ") and "year" in known and name[7:].isdecimal():
+        years = known["year"] * 10.0 + 1995.0  # as the feature was made
+        return np.asarray((years >= int(name[7:])) & (years < int(name[7:]) + 10), np.float64)
+    for sign in "*&":
+        left, found, right = name.partition(sign)
+        if found and left in known and right in known:
+            return np.asarray(known[left] * known[right])
+    return None
 
 
 def device_features(
     facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None, *, simple: bool = False
 ) -> DeviceFeatures:
     """The fit that devices make of item facts, public features and, where there is one, a population prior."""
-    names, columns, ridges = device_columns(facts, features, simple=simple, extended=prior is not None)
+    extra = () if prior is None else prior.columns
+    names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
     noise = NOISE if prior is None else prior.noise
     precision = np.diag(ridges)
     mean_map = np.zeros((len(names), len(names) + N_DESCRIBING))

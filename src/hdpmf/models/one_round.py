@@ -100,6 +100,22 @@ class OneRound(Model):
         self.n_silent_ = shard.n_silent
         return self
 
+    @property
+    def coding_(self) -> str:
+        """The coding that was used."""
+        return make_coding(self._coding(), self.catalogue_.scale, self.epsilon).name
+
+    def score(self, test: Ratings) -> dict[str, float | int]:
+        """Mean squared and absolute error on ``test``; refused where the prior was learned from the same data set."""
+        self._check_fitted()
+        origin = self.prior_origin_
+        if origin is not None and test.name == origin.get("title", test):
+            raise ConfigError(
+                f"the prior {origin['name']!r} was learned from {test.name}, so it must not be judged on it; "
+                "use a prior from other data (films-100k for ML-1M, films for ML-100K)"
+            )
+        return super().score(test)
+
     def fold_in(self, ratings: Ratings, weights: PrivacyWeights | float | None = None) -> np.ndarray:
         """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing is paid.
 

@@ -1,0 +1,110 @@
+"""The one-round methods and their priors on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpmf.models import HDPSum, load_prior
+from hdpmf.models.priors import SHIPPED
+from hdpmf.models.priors.learn import learn_prior
+from hdpmf.ratings import synthetic_world
+
+from .conftest import Call
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("items") / "items.csv"
+    world = synthetic_world(60, 40, 1_200, rng=3)
+    rows = [f"{item},{number % 7},{'ab'[number % 2]}" for number, item in enumerate(world.items.ids)]
+    path.write_text("\n".join(["item,size,kind", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
+def test_evaluate_with_a_file_of_features(call: Call, files: tuple[Path, Path], items: Path, method: str) -> None:
+    plain = call("evaluate", method, "--train", files[0], "--test", files[1], "--json")
+    told = call("evaluate", method, "--train", files[0], "--test", files[1], "--items", items, "--json")
+    assert (plain.code, told.code) == (0, 0)
+    assert told.json["n_features"] == plain.json["n_features"] + 3
+    assert told.json["epsilon_status"] == "proved"
+    assert told.json["mse"] != plain.json["mse"]
+    without = call("evaluate", method, "--train", files[0], "--test", files[1], "--no-features", "--json")
+    assert without.json["mse"] == plain.json["mse"]
+
+
+def test_weights_below_the_grid_are_told(call: Call, files: tuple[Path, Path]) -> None:
+    options = ("--spec", "epsilon_uc=0.01", "--spec", "epsilon_um=0.011", "--spec", "epsilon_ul=0.012")
+    shown = call("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], *options)
+    assert shown.code == 0
+    assert "ratings sent nothing, because their privacy weight is below 1/64" in shown.out
+
+
+def test_priors_travel_with_their_origin(call: Call, files: tuple[Path, Path]) -> None:
+    done = call("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], "--prior", "films", "--json")
+    assert done.json["prior_origin"]["dataset"] == "ml-1m"
+    shown = call("evaluate", "hdp-bit", "--train", files[0], "--test", files[1], "--prior", "films-100k")
+    assert "learned from ml-100k" in shown.out
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_priors_are_small_sound_and_say_where_they_come_from(call: Call, name: str) -> None:
+    prior = load_prior(name)
+    assert prior is not None
+    assert prior.origin["declared"] == "public"
+    assert prior.name == name
+    assert {"constant", "bias", "genre:Drama", "bias*genre:Drama", "decade 1990"} <= set(prior.columns)
+    assert call("prior", "show", name, "--json").json["origin"] == prior.origin
+    assert prior.dataset in call("prior", "show", name).out
+
+
+def test_learning_needs_a_declaration(call: Call, tmp_path: Path) -> None:
+    assert "--public" in call("prior", "learn", "--data", "synthetic", "--out", tmp_path / "p.json").err
+    assert "--data" in call("prior", "learn", "--public", "--out", tmp_path / "p.json").err
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_a_learned_prior_helps_strangers_to_its_data_and_is_not_judged_on_its_own(call: Call, tmp_path: Path) -> None:
+    public = synthetic_world(300, 80, 9_000, rng=1).describe(name="public world")
+    prior = learn_prior(public, name="p", origin={"dataset": "w", "title": public.name, "declared": "public"})
+    prior.save(tmp_path / "p.json")
+    world = synthetic_world(300, 80, 9_000, rng=2)
+    train, test = world.hold_out(5, rng=0)
+    errors = [HDPSum(rng=0, prior=one).fit(train).score(test)["mse"] for one in (None, tmp_path / "p.json")]
+    assert errors[1] < errors[0]
+    train, test = public.hold_out(5, rng=0)
+    model = HDPSum(rng=0, prior=prior).fit(train)
+    with pytest.raises(Exception, match="must not be judged"):
+        model.score(test)
+    assert np.isfinite(model.predict(test.user_ids, test.item_ids)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mf", "--prior", "films"), "mf takes no --prior"),
+        (("mf", "--no-features"), "mf takes no --features"),
+        (("hdp-bit", "--design", "S"), "one design"),
+        (("hdp-sum", "--design", "Q"), "design must be"),
+        (("hdp-sum", "--coding", "loud"), "coding must be"),
+        (("hdp-sum", "--prior", "nonsense"), "no prior"),
+        (("hdp-sum", "--items", "absent.csv", "--no-features"), "--no-features"),
+        (("hdp-sum", "--items", "absent.csv"), "no file"),
+    ],
+)
+def test_options_that_make_no_sense(
+    call: Call, files: tuple[Path, Path], arguments: tuple[str, ...], message: str
+) -> None:
+    done = call("evaluate", *arguments, "--train", files[0], "--test", files[1])
+    assert done.code in (2, 3)
+    assert message in done.err
+
+
+def test_train_keeps_what_it_needs(call: Call, files: tuple[Path, Path], items: Path, tmp_path: Path) -> None:
+    done = call("train", "hdp-sum", "--train", files[0], "--items", items, "--out", tmp_path / "m", "--json")
+    assert done.code == 0
+    assert done.json["n_features"] == 9
+    assert call("recommend", tmp_path / "m", 1, "--json").code == 0
