@@ -1,7 +1,7 @@
 """What the proved designs promise, on the real data: the mean of five seeds at epsilon 1 with the default weights.
 
-Each bound is the issue's (0.8245: its 0.824 has three digits, and so has ours); standard deviations between seeds
-are 0.001 to 0.004 (docs/designs.md).
+Each bound is the issue's; 0.824 has three digits there, hence 0.8245 here. Standard deviations between seeds are 0.001
+to 0.005 (docs/designs.md).
 """
 
 from __future__ import annotations

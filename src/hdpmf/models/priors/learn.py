@@ -20,8 +20,9 @@ from hdpmf.shard.device_fit import ratings_by_user
 EPSILON = 2.0
 """The public ratings go through the same round as private ones: biases then err as they will in use, but less."""
 
-DRAWS = 6
-"""How many times, each with other ratings held out, other weights and other noise."""
+FEWEST_DRAWS, MOST_DRAWS, USERS_IN_ALL = 6, 12, 12_000
+"""The rounds are simulated several times, each with other ratings held out, other weights and other noise; more often
+where there are few users, whose average would show the draws."""
 
 HELD_OUT = 10
 ROUNDS = 10
@@ -65,18 +66,19 @@ def learn_prior(
     parts = []
     names: tuple[str, ...] = ()
     ridges = np.zeros(0)
-    for draw in range(DRAWS):
+    draws = int(np.clip(USERS_IN_ALL // ratings.n_users, FEWEST_DRAWS, MOST_DRAWS))
+    for draw in range(draws):
         part, names, ridges = _one_draw(ratings, features, extra, rng + draw, n_threads)
         parts.append(part)
         if progress is not None:
-            progress(draw + 1, DRAWS + ROUNDS)
+            progress(draw + 1, draws + ROUNDS)
     statistics = _Statistics(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    means, covariance, noise = _maximise(statistics, ridges, progress)
+    means, covariance, noise = _maximise(statistics, ridges, draws, progress)
     how = {
         "users": ratings.n_users,
         "items": ratings.n_items,
         "ratings": len(ratings),
-        "method": f"EM, {ROUNDS} rounds over {DRAWS} simulated surveys at epsilon {EPSILON:g}, "
+        "method": f"EM, {ROUNDS} rounds over {draws} simulated surveys at epsilon {EPSILON:g}, "
         f"{HELD_OUT} ratings of each user left out",
     }
     return Prior(name, {**origin, **how}, names, means, covariance, noise)
@@ -105,14 +107,14 @@ def _one_draw(
 
 
 def _maximise(
-    users: _Statistics, ridges: np.ndarray, progress: Callable[[int, int], None] | None
+    users: _Statistics, ridges: np.ndarray, draws: int, progress: Callable[[int, int], None] | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Expectation maximisation for M, A and the variance of ratings around their predictions."""
     noise = NOISE
     covariance = np.diag(noise / ridges)
     n, size = users.g.shape
     means = np.zeros((size, users.z.shape[1]))
-    ridge = np.full(users.z.shape[1], MEAN_RIDGE * DRAWS)
+    ridge = np.full(users.z.shape[1], MEAN_RIDGE * draws)
     ridge[0] = 1e-3
     gram = users.z.T @ users.z + np.diag(ridge)
     for done in range(ROUNDS):
@@ -134,5 +136,5 @@ def _maximise(
         covariance = (spread + rest.T @ rest) / n + 1e-6 * np.eye(size)
         noise = explained / float(users.n.sum())
         if progress is not None:
-            progress(DRAWS + done + 1, DRAWS + ROUNDS)
+            progress(draws + done + 1, draws + ROUNDS)
     return means, covariance, noise
