@@ -7,6 +7,7 @@ released and whose user vectors never leave the device.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -168,8 +169,9 @@ class OneRound(Model):
             scale_step=scale.step,
         )
 
+    @abstractmethod
     def _design(self) -> str:
-        raise NotImplementedError
+        """``A``, ``S`` or ``L``."""
 
     def _coding(self) -> str:
         return self.coding
