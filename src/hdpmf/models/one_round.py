@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,7 @@ from hdpmf.shard.device_fit import DeviceFit, devices_after, predict, ratings_by
 Features = bool | str | PathLike[str] | ItemFeatures
 
 
+@dataclass(eq=False, repr=False)
 class OneRound(Model):
     """What HDPSum and HDPBit share; see there.
 
@@ -46,17 +48,19 @@ class OneRound(Model):
         feature_names_: The columns that each user's vector belongs to.
     """
 
-    epsilon: float
-    coding: str
-    features: Features
-    prior: str | PathLike[str] | Prior | None
-    n_threads: int | None
-    rng: Any
-    facts_: ItemFacts
-    fit_: DeviceFit
-    n_silent_: int
-    prior_origin_: dict[str, Any] | None
-    feature_names_: tuple[str, ...]
+    epsilon: float = 1.0
+    _: KW_ONLY
+    coding: str = "auto"
+    features: Features = "auto"
+    prior: str | PathLike[str] | Prior | None = None
+    n_threads: int | None = None
+    rng: int | np.random.Generator | None = None
+
+    facts_: ItemFacts = field(init=False)
+    fit_: DeviceFit = field(init=False)
+    n_silent_: int = field(init=False)
+    prior_origin_: dict[str, Any] | None = field(init=False)
+    feature_names_: tuple[str, ...] = field(init=False)
 
     codings: ClassVar[tuple[str, ...]] = ("auto", *CURVES)
 
@@ -234,6 +238,7 @@ class OneRound(Model):
             raise ConfigError(f"coding must be one of {', '.join(self.codings)}, not {self.coding!r}")
 
 
+@dataclass(eq=False, repr=False)
 class HDPSum(OneRound):
     """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
 
@@ -251,24 +256,8 @@ class HDPSum(OneRound):
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        design: str = "A",
-        coding: str = "auto",
-        features: Features = "auto",
-        prior: str | PathLike[str] | Prior | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.design = design
-        self.coding = coding
-        self.features = features
-        self.prior = prior
-        self.n_threads = n_threads
-        self.rng = rng
+    _: KW_ONLY
+    design: str = "A"
 
     @property
     def privacy(self) -> PrivacyClaim:
@@ -289,6 +278,7 @@ class HDPSum(OneRound):
             raise ConfigError(f"design must be A or S, not {self.design!r}")
 
 
+@dataclass(eq=False, repr=False)
 class HDPBit(OneRound):
     """One bit per rating: the recommender may see every message.
 
@@ -307,24 +297,8 @@ class HDPBit(OneRound):
         rng: As for HDPSum.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        coding: str = "auto",
-        patterns: int = 8,
-        features: Features = "auto",
-        prior: str | PathLike[str] | Prior | None = None,
-        n_threads: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.coding = coding
-        self.patterns = patterns
-        self.features = features
-        self.prior = prior
-        self.n_threads = n_threads
-        self.rng = rng
+    _: KW_ONLY
+    patterns: int = 8
 
     @property
     def privacy(self) -> PrivacyClaim:
