@@ -139,15 +139,16 @@ def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]
 
 
 def lists(model: Model, test: Ratings) -> dict[str, float | int]:
-    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes."""
+    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes; how many users always."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
-        return {}
+        return {"n_ranked": 0}
     try:
         measured = model.rank(test, RANKED)
     except RatingsError:  # nobody has a relevant test rating
-        return {}
-    return {f"{name}_at_{RANKED}": measured[name] for name in ("ndcg", "recall", "coverage")}
+        return {"n_ranked": 0}
+    numbers = {f"{name}_at_{RANKED}": measured[name] for name in ("ndcg", "recall", "coverage")}
+    return {**numbers, "n_ranked": measured["n_users"]}
 
 
 def _without_fallback(model: Model) -> Model:

@@ -121,7 +121,16 @@ def run_experiments(
         imports = tuple(dict.fromkeys(name for one in experiments for name in one.imports))
         places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
         for name, list_runs in stages[:1] if tune_only else stages:
-            _do_stage(name, list_runs(), store, done, progress, n_jobs, backend, places_of_files, imports)
+            runs = list_runs()
+            missing = unfinished(experiments, runs, store.results())
+            done.reused += len(runs) - len(missing)
+            progress.stage(name, missing, len(runs) - len(missing))
+            tasks = [Task(tuple(group), places_of_files, imports, os.getpid()) for group in tasks_of(missing)]
+            for results in _in_parallel(tasks, jobs(n_jobs), backend):
+                for result in results:
+                    store.add(result)
+                    done.ran[result.status] = done.ran.get(result.status, 0) + 1
+                    progress.finished(result)
         reason = "finished"
     finally:
         done.seconds = time.perf_counter() - begin
@@ -148,6 +157,12 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
             if place._replace(method=tuned_as(experiment, place.method)) in chosen:
                 runs.update((run.id, run) for run in evaluation_runs(experiment, chosen, place, x))
     return list(runs.values())
+
+
+def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:
+    """Those of ``runs`` that have no result, or none that says all that these experiments show."""
+    listed = {run.id for run in final_runs((one for one in experiments if one.lists), results)}
+    return [run for run in runs if run.id not in results or not results[run.id].suffices(lists=run.id in listed)]
 
 
 def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
@@ -185,29 +200,6 @@ def check_backend(backend: str) -> None:
         raise MissingExtraError("--backend dask needs dask: pip install 'dask[distributed]'")
     if backend == "ray" and find_spec("ray") is None:
         raise MissingExtraError("--backend ray needs ray: pip install ray")
-
-
-def _do_stage(
-    name: str,
-    runs: Sequence[Run],
-    store: Store,
-    done: Done,
-    progress: Progress,
-    n_jobs: int | None,
-    backend: str,
-    files: Mapping[str, str],
-    imports: tuple[str, ...],
-) -> None:
-    finished = store.finished_ids()
-    missing = [run for run in runs if run.id not in finished]
-    done.reused += len(runs) - len(missing)
-    progress.stage(name, missing, len(runs) - len(missing))
-    tasks = [Task(tuple(group), files, imports, os.getpid()) for group in tasks_of(missing)]
-    for results in _in_parallel(tasks, jobs(n_jobs), backend):
-        for result in results:
-            store.add(result)
-            done.ran[result.status] = done.ran.get(result.status, 0) + 1
-            progress.finished(result)
 
 
 def _in_parallel(tasks: Sequence[Task], n_jobs: int, backend: str) -> Iterator[list[Result]]:

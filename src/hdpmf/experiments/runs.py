@@ -19,6 +19,10 @@ from hdpmf.models import METHODS, Model
 RESULTS_VERSION = 1
 """Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
 
+METHOD_VERSIONS: dict[str, int] = {}
+"""Part of the identities of one method's runs. Raise a method's number (from 1) when a change makes its old results
+wrong, and only its: these runs are done anew, all others stay."""
+
 Scalar = bool | int | float | str | None
 SplitKind = Literal["hold-out", "leave-one-out", "ready-made", "whole"]
 
@@ -90,7 +94,10 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def id(self) -> str:
         """The identity: 32 hexadecimal digits."""
-        content = msgspec.json.encode([RESULTS_VERSION, _plain(self)], order="sorted")
+        version: int | list[int] = RESULTS_VERSION
+        if self.method in METHOD_VERSIONS:
+            version = [RESULTS_VERSION, METHOD_VERSIONS[self.method]]
+        content = msgspec.json.encode([version, _plain(self)], order="sorted")
         return hashlib.sha256(content).hexdigest()[:32]
 
     @property

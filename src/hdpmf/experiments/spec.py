@@ -167,6 +167,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (None,) if self.vary is None else self.vary.values
 
     @property
+    def lists(self) -> bool:
+        """Whether its evaluation runs must say how good lists of ten are: a table shows them, a curve does not."""
+        return self.kind == "table"
+
+    @property
     def has_runs(self) -> bool:
         """Whether there is anything to fit."""
         return self.kind in ("table", "figure")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hdpmf.experiments.runner import expected_runs, final_runs, tuning_runs
+from hdpmf.experiments.runner import expected_runs, final_runs, tuning_runs, unfinished
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.store import Result
 
@@ -50,8 +50,7 @@ def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> 
     tuning = tuning_runs([experiment])
     final = final_runs([experiment], results)
     found = [results[run.id].status for run in (*tuning, *final) if run.id in results]
-    ended = {run_id for run_id, result in results.items() if result.status != "failed"}
-    tuning_done = sum(run.id in ended for run in tuning)
+    tuning_done = len(tuning) - len(unfinished([experiment], tuning, results))
     expected = len(expected_runs([experiment])) - len(tuning)
     return ExperimentStatus(
         name=experiment.name,
@@ -59,7 +58,7 @@ def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> 
         tuning_runs=len(tuning),
         tuning_done=tuning_done,
         evaluation_runs=len(final) if tuning_done == len(tuning) else expected,
-        evaluation_done=sum(run.id in ended for run in final),
+        evaluation_done=len(final) - len(unfinished([experiment], final, results)),
         diverged=found.count("diverged"),
         failed=found.count("failed"),
     )

@@ -5,8 +5,9 @@
 ``runs``
     One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON), ``status``, ``metrics``
     (JSON), ``claim`` (what the method's epsilon stands on, JSON), ``message`` (why it failed), ``version`` (of
-    hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON; no names, no paths). A run is there at most
-    once as ``done`` or ``diverged``; ``failed`` ones are tried again next time.
+    hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON; no names, no paths). ``failed`` ones are tried
+    again next time. One that is ``done`` is there a second time only where a later version measured more; the last
+    row counts.
 ``events``
     What happened around them: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its experiments,
     environment), ``end`` (how, seconds, runs), ``dataset`` (counts of a data set).
@@ -16,9 +17,11 @@ moment loses the runs in flight and nothing else.
 
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
 own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
-rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. On test sets of
-moderate size also ``ndcg_at_10``, ``recall_at_10``, ``coverage_at_10`` (see `hdpmf.models.ranking`), which results of
-older versions do not have.
+rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. Runs on a test set also
+have ``n_ranked``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``,
+``recall_at_10``, ``coverage_at_10`` (see `hdpmf.models.ranking`). There are none where a method cannot rank, and where
+it would take more than 200 million scores. Results of early versions lack all of these; a table's runs are then
+measured again.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from hdpmf.experiments.spec import Experiment
 
 FILE_NAME = "results.sqlite"
 _APPLICATION = 0x6864706D  # "hdpm": tells our files from other SQLite files
-_SCHEMA = 1
+_SCHEMA = 2
 
 Status = Literal["done", "diverged", "failed"]
 
@@ -60,7 +63,7 @@ CREATE TABLE runs (
     finished TEXT NOT NULL,
     host TEXT NOT NULL
 );
-CREATE UNIQUE INDEX finished_once ON runs (run_id) WHERE status <> 'failed';
+CREATE INDEX runs_by_id ON runs (run_id);
 CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL, data TEXT NOT NULL);
 CREATE TRIGGER runs_stay BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 CREATE TRIGGER runs_kept BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
@@ -68,6 +71,15 @@ CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 're
 CREATE TRIGGER events_kept BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_SCHEMA};
+COMMIT;
+"""
+
+# In version 1 a run could be finished only once, so that nothing could be measured later.
+_FROM_1 = """
+BEGIN IMMEDIATE;
+DROP INDEX IF EXISTS finished_once;
+CREATE INDEX IF NOT EXISTS runs_by_id ON runs (run_id);
+PRAGMA user_version = 2;
 COMMIT;
 """
 
@@ -109,6 +121,10 @@ class Result(msgspec.Struct, frozen=True):
     def metric(self, name: str) -> float:
         """A metric, infinite for a run that did not end well."""
         return float(self.metrics[name]) if self.status == "done" else inf
+
+    def suffices(self, *, lists: bool) -> bool:
+        """Whether the run need not be done again; ``lists``: not even to see how good its lists are."""
+        return self.status == "diverged" or (self.status == "done" and (not lists or "n_ranked" in self.metrics))
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -166,7 +182,7 @@ class Store:
         self._connection.close()
 
     def add(self, result: Result) -> None:
-        """Write a result down for good. One that is there already stays as it is."""
+        """Write a result down for good. A finished one stays as it is, unless this one has lists and that has not."""
         row = (
             result.run.id,
             _text(result.run),
@@ -180,22 +196,18 @@ class Store:
             _text(result.host),
         )
         with _disk(self.path):
+            # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
-                "INSERT OR IGNORE INTO runs (run_id, run, status, metrics, claim, message, version, started, finished,"
-                " host) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
+                "INSERT INTO runs (run_id, run, status, metrics, claim, message, version, started, finished, host)"
+                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?"
+                " AND status <> 'failed' AND (json_type(metrics, '$.n_ranked') IS NOT NULL OR NOT ?))",
+                (*row, result.run.id, "n_ranked" in result.metrics),
             )
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Write an event down for good."""
         with _disk(self.path):
             self._connection.execute("INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data)))
-
-    def finished_ids(self) -> set[str]:
-        """The runs that need not be done again."""
-        with _disk(self.path):
-            rows = self._connection.execute("SELECT run_id FROM runs WHERE status <> 'failed'").fetchall()
-        return {run_id for (run_id,) in rows}
 
     def results(self) -> dict[str, Result]:
         """The last result of every run, by its id; a failed one only where no attempt ended better."""
@@ -231,10 +243,10 @@ class Store:
         connection = self._connection
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        schema = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION and tables:
             raise ConfigError(f"{self.path} is an SQLite file of something else; choose another folder with --out")
         if application == _APPLICATION:
-            schema = connection.execute("PRAGMA user_version").fetchone()[0]
             if schema > _SCHEMA:
                 raise ConfigError(f"{self.path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
             verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -245,6 +257,8 @@ class Store:
         connection.execute("PRAGMA synchronous = FULL")
         if not tables:
             self._create()
+        elif schema < _SCHEMA:
+            connection.executescript(_FROM_1)
 
     def _create(self) -> None:
         try:

@@ -10,7 +10,7 @@ from hdpmf.errors import DatasetError, RatingsError
 from hdpmf.experiments import Experiment, expected_runs, paper, parse_experiment, resolve
 from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
 from hdpmf.experiments.runner import tuning_runs
-from hdpmf.experiments.runs import Data, Part, Privacy, Run, make_run
+from hdpmf.experiments.runs import METHOD_VERSIONS, Data, Part, Privacy, Run, make_run
 from hdpmf.models import METHODS, Method, UserMean
 
 PARAMS = {"n_factors": 4, "epochs": 5, "learning_rate": 0.01, "reg": 0.01, "epsilon": 1.0, "solver": "batch"}
@@ -44,6 +44,17 @@ def test_an_identity_survives_every_journey() -> None:
 )
 def test_everything_that_matters_is_in_the_identity(other: Run) -> None:
     assert make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy(), 0).id != other.id
+
+
+def test_one_method_s_results_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ids() -> list[str]:
+        return [make_run(Data("ml-100k"), Part("hold-out"), name, {}, Privacy(), 0).id for name in ("hdp-sum", "mf")]
+
+    before = ids()
+    monkeypatch.setitem(METHOD_VERSIONS, "hdp-sum", 1)
+    after = ids()
+    assert before[0] != after[0]
+    assert before[1] == after[1]
 
 
 def test_what_does_not_matter_is_not_in_the_identity() -> None:

@@ -21,6 +21,7 @@ from hdpmf.experiments.expand import Place
 from hdpmf.experiments.runner import check_backend, expected_runs, expected_seconds, jobs
 from hdpmf.experiments.runs import Data, Part, Privacy
 from hdpmf.experiments.schedule import estimated_seconds, tasks_of
+from hdpmf.experiments.spec import Vary
 from hdpmf.experiments.status import experiment_status
 
 RUNS = 16
@@ -148,12 +149,36 @@ def test_the_papers_measure_leaves_cold_ratings_out() -> None:
     assert metrics["mse"] != metrics["mse_all"]
 
 
+@pytest.mark.parametrize("kind", ["table", "figure"])
+def test_a_table_measures_lists_where_an_early_version_did_not(tmp_path: Path, small: Experiment, kind: str) -> None:
+    """A figure shows no lists, so that its runs stay as they are."""
+    if kind == "figure":
+        small = msgspec.structs.replace(small, kind="figure", vary=Vary("epsilon", (1.0,)))
+    with Store(tmp_path / "new", create=True) as store:
+        run_experiments([small], store, n_jobs=1)
+        complete = store.results()
+        events = store.events("start")
+    with Store(tmp_path / "old", create=True) as store:
+        for one in complete.values():
+            metrics = {name: value for name, value in one.metrics.items() if name not in (*RANKING, "n_ranked")}
+            store.add(msgspec.structs.replace(one, metrics=metrics))
+        store.note("start", events[0].data)
+        assert experiment_status(small, store.results()).complete == (kind == "figure")
+        assert run_experiments([small], store, n_jobs=1).total == (8 if kind == "table" else 0)
+        assert experiment_status(small, store.results()).complete
+        assert run_experiments([small], store, n_jobs=1).total == 0
+        for cell, before in zip(collect(store, small), collect(store, small, complete), strict=True):
+            assert cell.mse == before.mse
+            if kind == "table":
+                assert cell.metrics == before.metrics
+
+
 def test_interrupting_keeps_what_was_finished(tmp_path: Path, small: Experiment) -> None:
     recorder = Recorder(stop_after=5)
     with Store(tmp_path, create=True) as store:
         with pytest.raises(KeyboardInterrupt):
             run_experiments([small], store, n_jobs=1, progress=recorder)
-        assert store.finished_ids() == set(recorder.ids)
+        assert set(store.results()) == set(recorder.ids)
         assert store.events("end")[0].data["reason"] == "interrupted"
         assert not experiment_status(small, store.results()).complete
         assert {cell.status for cell in collect(store, small)} <= {"missing"}
@@ -256,7 +281,7 @@ def _finished(folder: Path) -> set[str]:
     if not (folder / "out" / "results.sqlite").exists():
         return set()
     with Store(folder / "out", create=True) as store:  # the tables may not be there yet
-        return store.finished_ids()
+        return set(store.results())
 
 
 def _wait_for(folder: Path, count: int, process: subprocess.Popen[str]) -> None:

@@ -15,9 +15,9 @@ from hdpmf.experiments.store import FILE_NAME, Claim
 CLAIM = Claim(1.0, "nominal", "everything", "because")
 
 
-def result(seed: int = 0, status: str = "done", mse: float = 1.0) -> Result:
+def result(seed: int = 0, status: str = "done", mse: float = 1.0, **more: float) -> Result:
     run = Run(Data("synthetic"), Part("hold-out", seed=seed), "user-mean", {})
-    metrics = {"mse": mse, "mae": 0.5} if status == "done" else {}
+    metrics = {"mse": mse, "mae": 0.5, **more} if status == "done" else {}
     return Result(run, status, metrics, CLAIM, message="")  # type: ignore[arg-type]
 
 
@@ -31,7 +31,6 @@ def test_results_come_back_as_they_went_in(tmp_path: Path) -> None:
         store.add(result())
     with Store(tmp_path / "new" / "folder") as store:
         assert store.results() == {result().run.id: result()}
-        assert store.finished_ids() == {result().run.id}
 
 
 def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
@@ -41,11 +40,47 @@ def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
         assert [one.metric("mse") for one in store.results().values()] == [1.0]
 
 
+def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        for mse, more in ((1.0, {}), (2.0, {"n_ranked": 3}), (3.0, {}), (4.0, {"n_ranked": 3})):
+            store.add(result(mse=mse, **more))
+        assert [one.metric("mse") for one in store.results().values()] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "suffices", "with_lists"),
+    [
+        ("done", {}, True, False),
+        ("done", {"n_ranked": 0}, True, True),
+        ("diverged", {}, True, True),
+        ("failed", {}, False, False),
+    ],
+)
+def test_what_has_to_be_done_again(status: str, more: dict[str, int], suffices: bool, with_lists: bool) -> None:
+    one = result(status=status, **more)
+    assert one.suffices(lists=False) == suffices
+    assert one.suffices(lists=True) == with_lists
+
+
+def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result())
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection.executescript(
+        "DROP INDEX runs_by_id; CREATE UNIQUE INDEX finished_once ON runs (run_id) WHERE status <> 'failed';"
+        "PRAGMA user_version = 1"
+    )
+    connection.close()
+    with Store(tmp_path) as store:
+        assert [one.metrics for one in store.results().values()] == [result().metrics]
+        store.add(result(n_ranked=3))
+        assert [one.metrics["n_ranked"] for one in store.results().values()] == [3]
+
+
 def test_failed_runs_are_tried_again_and_diverged_ones_are_not(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         store.add(result(0, "failed"))
         store.add(result(1, "diverged"))
-        assert store.finished_ids() == {result(1).run.id}
         store.add(result(0, "failed"))
         store.add(result(0, "done"))
         found = store.results()
@@ -132,4 +167,4 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="What was finished is safe"):
             add_many(store)
     with Store(tmp_path) as store:
-        assert result(0).run.id in store.finished_ids()
+        assert result(0).run.id in store.results()
