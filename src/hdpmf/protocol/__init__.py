@@ -1,6 +1,7 @@
 """What a private shard and an untrusted recommender say to each other.
 
-The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``)::
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what is said around
+both between machines in ``federation``)::
 
     recommender                                   shard
         Plan              ──────────────────────▶
@@ -15,6 +16,18 @@ The conversation of the paper's scheme (that of the one-round designs is drawn i
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """
 
+from hdpmf.protocol.federation import (
+    Accepted,
+    Call,
+    CatalogueTable,
+    DeviceCard,
+    Here,
+    Letter,
+    Ready,
+    Refusal,
+    Reply,
+    Terms,
+)
 from hdpmf.protocol.messages import (
     PROTOCOL_VERSION,
     BudgetReport,
@@ -30,17 +43,27 @@ from hdpmf.protocol.wire import Message, decode, encode
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "Accepted",
     "BitContribution",
     "BudgetReport",
+    "Call",
+    "CatalogueTable",
+    "DeviceCard",
     "Gradients",
+    "Here",
     "ItemCounts",
     "ItemFacts",
+    "Letter",
     "Message",
     "Opening",
     "Plan",
+    "Ready",
+    "Refusal",
+    "Reply",
     "Round",
     "SumContribution",
     "Survey",
+    "Terms",
     "decode",
     "encode",
     "learning_rate_at",

@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import ProtocolError
+from hdpmf.protocol.federation import FederationMessage
 from hdpmf.protocol.messages import Message as TrainingMessage
 from hdpmf.protocol.oneround import OneRoundMessage
 
-Message = TrainingMessage | OneRoundMessage
+Message = TrainingMessage | OneRoundMessage | FederationMessage
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024

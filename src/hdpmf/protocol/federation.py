@@ -1,0 +1,217 @@
+"""What a recommender and a device say around the two conversations, when they are on different machines.
+
+::
+
+    recommender                                   device
+        Call              ──────────────────────▶
+                          ◀──────────────────────   Here
+        CatalogueTable    ──────────────────────▶   (once; pinned by its fingerprint)
+                          ◀──────────────────────   Accepted
+        Terms             ──────────────────────▶   checked against the device's own policy
+                          ◀──────────────────────   Accepted or Refusal
+        Plan, Opening, Round 1 ... T + 1, or Survey and ItemFacts, as in the other two modules
+
+Where the terms say ``sums``, a device answers an Opening, a Round or a Survey with ``Ready``, and the numbers that it
+would have sent go through a secure sum instead; where they say ``messages`` it answers as drawn there. What needs no
+answer gets ``Accepted``. Every message travels in a ``Letter``, every reply in a ``Reply``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from hdpmf.protocol.messages import _Message, _positive
+
+RUN_BYTES = 16
+MAX_ITEMS = 1 << 24
+
+Method = Literal["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"]
+
+View = Literal["messages", "sums"]
+"""What the recommender sees: each device's messages, or only sums over devices."""
+
+Reason = Literal[
+    "policy",  # the device's own policy forbids it
+    "budget",  # a rating's budget would be exceeded, or is spent
+    "protocol",  # malformed, out of turn, or not what was agreed
+    "secure-sum",  # the secure sum was refused or broken off
+    "busy",  # another run is under way on this device
+    "storage",  # the device's disk refused
+    "unavailable",  # the device cannot do what is asked (an extra that is not installed, no ratings)
+]
+"""Why a device refuses. A word and no text: what it knows stays with it, the details are in its own log."""
+
+
+class Call(_Message, frozen=True):
+    """Recommender to device: are you there?"""
+
+
+class Here(_Message, frozen=True):
+    """Device to recommender: yes, and this is how far I am.
+
+    Attributes:
+        catalogue: Fingerprint of the item table that it has pinned, or None.
+        run: The run that it has agreed to, or None.
+        number: The last round of it that it has answered.
+    """
+
+    catalogue: str | None
+    run: bytes | None
+    number: int
+
+    def _check(self) -> None:
+        self._require(self.catalogue is None or 0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
+        self._require(self.run is None or len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes")
+        self._require(self.number >= 0, "number must be 0 or more")
+
+
+class CatalogueTable(_Message, frozen=True):
+    """Recommender to device: the items, in their order, and public facts about them.
+
+    Attributes:
+        ids: Item ids, sorted as ``IdIndex`` sorts them.
+        integer_ids: The ids are whole numbers.
+        scale_low: Lower end of the public rating scale.
+        scale_high: Upper end of it.
+        scale_step: Its step, where it has one.
+        titles: One per item, or none at all.
+        genres: One list per item, or none at all.
+        years: One per item (None where unknown), or none at all.
+    """
+
+    ids: tuple[str, ...]
+    integer_ids: bool
+    scale_low: float
+    scale_high: float
+    scale_step: float | None
+    titles: tuple[str, ...] = ()
+    genres: tuple[tuple[str, ...], ...] = ()
+    years: tuple[int | None, ...] = ()
+
+    def _check(self) -> None:
+        n = len(self.ids)
+        self._require(1 <= n <= MAX_ITEMS, f"a catalogue has 1 to {MAX_ITEMS} items")
+        self._require(len(set(self.ids)) == n, "item ids must differ")
+        for name in ("titles", "genres", "years"):
+            self._require(len(getattr(self, name)) in (0, n), f"{name} must be one per item or none")
+        ends = (self.scale_low, self.scale_high)
+        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
+        step = self.scale_step
+        self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
+
+
+class Terms(_Message, frozen=True):
+    """Recommender to device: what a run will ask for, in all. The device holds the run to it.
+
+    Attributes:
+        method: Which method.
+        view: What the recommender will see.
+        epsilon: The largest budget of a rating.
+        rounds: How often a device is asked for numbers (1 for the one-round designs).
+        catalogue: Fingerprint of the item table.
+        users: Users whom the recommender expects to take part.
+        minimum: Users, at least, whose noise is in every sum (for ``sums``); without so many there is no sum.
+    """
+
+    method: Method
+    view: View
+    epsilon: float
+    rounds: int
+    catalogue: str
+    users: int
+    minimum: int
+
+    def _check(self) -> None:
+        self._require(_positive(self.epsilon), "epsilon must be a positive number")
+        self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
+        self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
+        self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
+        one_round = self.method in ("hdp-sum", "hdp-bit")
+        self._require(not one_round or self.rounds == 1, f"{self.method} has one round")
+        self._require(self.method != "hdp-sum" or self.view == "sums", "hdp-sum needs secure sums")
+        self._require(self.method != "hdp-bit" or self.view == "messages", "hdp-bit sends messages")
+
+
+class Accepted(_Message, frozen=True):
+    """Device to recommender: agreed, or received; there is nothing else to say."""
+
+
+class Ready(_Message, frozen=True):
+    """Device to recommender: the numbers of this job are ready for a secure sum.
+
+    Attributes:
+        number: Of the job: 0 for counts or a survey, else the round.
+    """
+
+    number: int
+
+    def _check(self) -> None:
+        self._require(self.number >= 0, "jobs are numbered from 0")
+
+
+class Refusal(_Message, frozen=True):
+    """Device to recommender: no."""
+
+    reason: Reason
+
+
+class Letter(_Message, frozen=True):
+    """Anything from the recommender, as it travels.
+
+    Attributes:
+        run: The run that it belongs to.
+        number: The job that it belongs to: 0 for everything before the first round, else the round.
+        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job.
+        body: The message, encoded.
+    """
+
+    run: bytes
+    number: int
+    part: Literal["job", "sum"]
+    body: bytes
+
+    def _check(self) -> None:
+        self._require(len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes")
+        self._require(self.number >= 0, "jobs are numbered from 0")
+
+
+class Reply(_Message, frozen=True):
+    """Anything from a device, as it travels.
+
+    Attributes:
+        run: As in the letter.
+        number: As in the letter.
+        part: As in the letter, or ``refusal``, whose body is a Refusal.
+        body: The message, encoded.
+    """
+
+    run: bytes
+    number: int
+    part: Literal["job", "sum", "refusal"]
+    body: bytes
+
+    def _check(self) -> None:
+        self._require(len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes")
+        self._require(self.number >= 0, "jobs are numbered from 0")
+
+
+FederationMessage = Call | Here | CatalogueTable | Terms | Accepted | Ready | Refusal | Letter | Reply
+
+
+class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a device shows to be enrolled: public keys and how many users it speaks for. No secret is in it.
+
+    Attributes:
+        name: For people.
+        identity: Ed25519 public key (hex): signs in secure sums.
+        node: The transport's public key (text, as the engine writes it).
+        users: Users behind this device: 1 for a person's, more for a silo.
+    """
+
+    name: str
+    identity: str
+    node: str
+    users: int = 1
