@@ -34,6 +34,9 @@ Backend = Annotated[
 ]
 
 
+_LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
+
+
 @contextmanager
 def resumable(command: str) -> Iterator[None]:
     """On Ctrl-C, say how to go on."""
@@ -140,8 +143,10 @@ def print_cells(experiment: Experiment, cells: Sequence[Cell]) -> None:
     for dataset in experiment.datasets:
         for factors in experiment.factors:
             here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
-            rows = _rows(here)
-            columns = ("method", "MSE", "MAE", "lr", "reg") if experiment.vary is None else _axis(experiment)
+            lists = [name for name in _LISTS if any(name in cell.metrics for cell in here)]
+            rows = _rows(here, lists)
+            measures = ("MSE", "MAE", *(_LISTS[name] for name in lists))
+            columns = ("method", *measures, "lr", "reg") if experiment.vary is None else _axis(experiment)
             print_table(
                 columns,
                 rows,
@@ -167,7 +172,7 @@ def _axis(experiment: Experiment) -> tuple[str, ...]:
     return ("method", *(f"{label}={x:g}" for x in experiment.xs if x is not None))
 
 
-def _rows(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
+def _rows(cells: Sequence[Cell], lists: Sequence[str]) -> list[tuple[str, ...]]:
     rows: dict[str, list[str]] = {}
     for cell in cells:
         row = rows.setdefault(cell.label, [cell.label])
@@ -176,6 +181,7 @@ def _rows(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
             continue
         chosen = cell.hyperparameters
         row += [_plus_minus(cell, "mse"), _plus_minus(cell, "mae")]
+        row += [f"{cell.metrics[name].mean:.4f}" if name in cell.metrics else "" for name in lists]
         row += [f"{chosen[name]:g}" if name in chosen else "" for name in ("learning_rate", "reg")]
     return [tuple(row) for row in rows.values()]
 

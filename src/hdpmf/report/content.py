@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
 from hdpmf.errors import ConfigError
-from hdpmf.experiments import Cell, Experiment, Measured, Place, Result, Store, collect, dataset_title, tuning_tables
+from hdpmf.experiments import (
+    RANKING,
+    Cell,
+    Experiment,
+    Measured,
+    Place,
+    Result,
+    Store,
+    collect,
+    dataset_title,
+    tuning_tables,
+)
 from hdpmf.models import METHODS
 from hdpmf.report.numbers import plain
 
@@ -176,6 +187,12 @@ def _sessions(store: Store) -> list[Session]:
             )
         )
     return sessions
+
+
+def list_metrics(cells: Iterable[Cell]) -> list[str]:
+    """The measures of lists that any of these cells has."""
+    found = {metric for cell in cells for metric in cell.metrics}
+    return [metric for metric in RANKING if metric in found]
 
 
 def anchor(cell: Cell) -> str:

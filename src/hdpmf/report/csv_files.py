@@ -7,8 +7,8 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
-from hdpmf.experiments import RANKING, Cell, compare, published, table2
-from hdpmf.report.content import Content
+from hdpmf.experiments import Cell, compare, published, table2
+from hdpmf.report.content import Content, list_metrics
 from hdpmf.report.findings import mark_of
 from hdpmf.report.honest import NAME, RATERS, points
 from hdpmf.report.numbers import METRIC_LABELS
@@ -43,7 +43,7 @@ def _cells_csv(content: Content, name: str, cells: list[Cell]) -> bytes:
         for metric in METRIC_LABELS:
             head += [f"paper_{metric}_mean", f"paper_{metric}_std", f"paper_{metric}_stars", f"{metric}_mark"]
             head += [f"{metric}_p_hdpmf_pdpmf", f"{metric}_stars"]
-    ranked = [metric for metric in RANKING if any(metric in cell.metrics for cell in cells)]
+    ranked = list_metrics(cells)
     for metric in ranked:
         head += [f"{metric}_mean", f"{metric}_std"]
     for metric in METRIC_LABELS:

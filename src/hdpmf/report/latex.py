@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 
 from hdpmf.experiments import Cell, compare, table2
-from hdpmf.report.content import Content
-from hdpmf.report.numbers import METRIC_LABELS, density, four, plain
+from hdpmf.report.content import Content, list_metrics
+from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, four, plain
 from hdpmf.report.pieces import slug
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
+_LISTS = (
+    " NDCG, recall and coverage (averages) are of the ten items that a user would be shown first: all items with a "
+    "training rating that the user has not rated, by predicted rating; relevant are test ratings in the top quarter of "
+    "the scale; coverage is the share of items in anybody's ten; -- where a method predicts the same for every item "
+    "or nothing was measured."
+)
 _HEAD = "% Written by hdpmf paper report; needs \\usepackage{booktabs,multirow}.\n"
 
 
@@ -36,11 +42,13 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
     """A table like the paper's Table III, with every method that was run."""
     experiment = content.experiments[name]
     factors = experiment.factors
-    columns = [(metric, k) for metric in METRIC_LABELS for k in factors]
+    lists = list_metrics(cells)
+    labels = {**METRIC_LABELS, **{metric: RANKING_LABELS[metric] for metric in lists}}
+    columns = [(metric, k) for metric in labels for k in factors]
     tests = {metric: compare(cells, "hdpmf", "pdpmf", metric) for metric in METRIC_LABELS}
     width = len(factors)
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
-    rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(METRIC_LABELS))]
+    spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in labels.values()]
+    rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(labels))]
     heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
     seeds = len(experiment.seeds)
     caption = (
@@ -49,6 +57,7 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
         + ". Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms PDPMF at 99\\% "
         "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%. $^\\dagger$ not in "
         "the paper. $\\epsilon$ is nominal, except $^\\ddagger$ proved, $^\\S$ no privacy at all."
+        + (_LISTS if lists else "")
     )
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -66,6 +75,9 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
             title = f"\\multirow{{{len(methods)}}}{{*}}{{{escape(here[0].dataset_title)}}}" if position == 0 else ""
             numbers = []
             for metric, k in columns:
+                if metric in lists:
+                    numbers.append(_of_lists(mine[k], metric))
+                    continue
                 test = tests[metric].get((dataset, k, None)) if method == "hdpmf" else None
                 ahead = test is not None and test.difference < 0
                 numbers.append(_number(mine[k], metric, strong=ahead, stars=0 if test is None else test.stars))
@@ -100,6 +112,12 @@ def _number(cell: Cell, metric: str, *, strong: bool, stars: int) -> str:
     if cell.status == "missing":
         text += f" ({len(summary.values)} of {len(cell.run_ids)} seeds)"
     return f"\\textbf{{{text}}}" if strong else text
+
+
+def _of_lists(cell: Cell, metric: str) -> str:
+    """Without its deviation, for which a page is not wide enough; it is in the CSV file."""
+    summary = cell.metrics.get(metric)
+    return "--" if summary is None or not math.isfinite(summary.mean) else four(summary.mean)
 
 
 def _table1(content: Content) -> str:

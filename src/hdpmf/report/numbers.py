@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 METRIC_LABELS = {"mse": "MSE", "mae": "MAE"}
 
+RANKING_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
+
 
 def plain(value: float) -> str:
     """A parameter: short, exact."""

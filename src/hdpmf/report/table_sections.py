@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from hdpmf.experiments import RANKING, Cell, published, table2
+from hdpmf.experiments import Cell, published, table2
 from hdpmf.experiments.store import Claim
+from hdpmf.models import METHODS
 from hdpmf.privacy.accounting import DELTA
-from hdpmf.report.content import Content
+from hdpmf.report.content import Content, list_metrics
 from hdpmf.report.findings import count_marks, mark_of
 from hdpmf.report.honest import RATERS, cost_range, view_words
 from hdpmf.report.markup import Child, Html, tag
-from hdpmf.report.numbers import METRIC_LABELS, density, four, p_value, percent, plain
+from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, four, p_value, percent, plain
 from hdpmf.report.ordering import Duel, duels, paper_pairs, reversals, statements
 from hdpmf.report.pieces import claim_chip, mark, number, scroller, section, symbol, table
 
@@ -30,52 +31,29 @@ def table3_section(content: Content) -> Html:
         "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not comparable: the Yelp sample is not "
         "the paper's Yelp. Errors count test ratings whose user and item were in training, as the paper does."
     )
+    measured = list_metrics(cells)
+    lists = (
+        "NDCG, recall and coverage are about the ten items that a user would be shown first, larger is better. Ranked "
+        "is every item with a training rating that the user has not rated, by predicted rating; relevant are test "
+        "ratings in the top quarter of the scale (4 and 5 stars), and users without one are left out; coverage is the "
+        "share of items in anybody's ten. No lists: the method predicts the same for every item."
+    )
     return section(
         "table3", title,
         tag("ul", counts, class_="counts", aria_label="how many numbers got each mark"),
         scroller(_table3(content, cells), "Table III"),
-        tag("p", rule, class_="note"), _ranking(content, cells), lead=lead,
+        tag("p", rule, class_="note"),
+        tag("p", lists if measured else "Lists of ten were not measured in these runs.", class_="note"), lead=lead,
     )  # fmt: skip
 
 
-_RANKING_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
-
-
-def _ranking(content: Content, cells: list[Cell]) -> Html:
-    """How good the ten best are, where the runs measured it."""
-    title = tag("h3", "Ranking: the ten items recommended first")
-    k = max(cell.factors for cell in cells)
-    here = [cell for cell in cells if cell.factors == k]
-    if not any(metric in cell.metrics for cell in here for metric in RANKING):
-        return Html(title + tag("p", "Not measured in these runs.", class_="empty"))
-    head = tag(
-        "tr", tag("th", "Method", scope="col"), [tag("th", _RANKING_LABELS[one], scope="col") for one in RANKING]
-    )
-    bodies = []
-    for dataset, name in content.dataset_titles.items():
-        mine = [cell for cell in here if cell.dataset == dataset]
-        if not mine:
-            continue
-        caption = tag("tr", tag("th", f"{name}, K = {k}", colspan=1 + len(RANKING), scope="rowgroup"), class_="dataset")
-        rows = [
-            tag("tr", tag("th", cell.label, " ", claim_chip(cell.claim), scope="row"),
-                [tag("td", _ranked(cell, metric)) for metric in RANKING])
-            for cell in mine
-        ]  # fmt: skip
-        bodies.append(tag("tbody", caption, rows, data_dataset=dataset))
-    note = (
-        "Mean ± standard deviation over the seeds, larger is better. Not measured: the store has no such "
-        "numbers of these runs. Relevant are test ratings in the top quarter of the scale; every item with a training "
-        "rating that the user has not rated is ranked; coverage is the share of items that are in anybody's ten."
-    )
-    shown = scroller(tag("table", tag("thead", head), bodies, class_="wide", id="ranking-table"), "Ranking")
-    return Html(title + shown + tag("p", note, class_="note"))
-
-
-def _ranked(cell: Cell, metric: str) -> Html:
-    if metric not in cell.metrics or not cell.metrics[metric].values:
-        return tag("span", "not measured", class_="partial")
-    return number(cell, metric)
+def _lists(cell: Cell, metric: str) -> Html:
+    if metric in cell.metrics and cell.metrics[metric].values:
+        return number(cell, metric)
+    # A method of the user's own may not be known here any more.
+    same = cell.method in METHODS and not METHODS[cell.method].model.can_rank
+    why = "predicts the same for every item" if same else "the store has no such numbers of these runs"
+    return tag("span", "no lists" if same else "not measured", class_="partial", title=why)
 
 
 def _table3(content: Content, cells: list[Cell]) -> Html:
@@ -87,14 +65,22 @@ def _table3(content: Content, cells: list[Cell]) -> Html:
         for metric in METRIC_LABELS
     ]
     heads = [tag("th", f"K = {k}", scope="col", data_metric=metric, data_k=k) for metric, k in columns]
+    lists = list_metrics(cells)
+    groups += [
+        tag("th", RANKING_LABELS[metric], colspan=len(factors), scope="colgroup", class_="group", data_list=metric)
+        for metric in lists
+    ]
+    heads += [tag("th", f"K = {k}", scope="col", data_list=metric, data_k=k) for metric in lists for k in factors]
     head = tag("thead", tag("tr", tag("th", "Method", scope="col", rowspan=2), groups), tag("tr", heads))
+    width = 1 + len(heads)
     bodies = []
     for dataset, title in content.dataset_titles.items():
         here = [cell for cell in cells if cell.dataset == dataset]
         if not here:
             continue
-        caption = tag("tr", tag("th", title, colspan=1 + len(columns), scope="rowgroup"), class_="dataset")
-        rows = [_row3(method, here, columns, tests) for method in dict.fromkeys(cell.method for cell in here)]
+        caption = tag("tr", tag("th", title, colspan=width, scope="rowgroup"), class_="dataset")
+        methods = dict.fromkeys(cell.method for cell in here)
+        rows = [_row3(method, here, columns, lists, tests) for method in methods]
         bodies.append(tag("tbody", caption, rows, data_dataset=dataset))
     return tag("table", head, bodies, class_="wide", id="table3-table")
 
@@ -103,6 +89,7 @@ def _row3(
     method: str,
     cells: list[Cell],
     columns: list[tuple[str, int]],
+    lists: list[str],
     tests: dict[tuple[str, str, int], Duel],
 ) -> Html:
     mine = {cell.factors: cell for cell in cells if cell.method == method}
@@ -126,6 +113,10 @@ def _row3(
             theirs = tag("div", text, stars, class_="theirs")
         sign = None if compared is None else mark(compared.mark, short=True)
         entries.append(tag("td", tag("div", ours, " ", sign), theirs, data_metric=metric, data_k=k))
+    for metric in lists:
+        for k in dict.fromkeys(k for _, k in columns):
+            cell = mine.get(k)
+            entries.append(tag("td", "–" if cell is None else _lists(cell, metric), data_list=metric, data_k=k))
     extra = None if first.in_paper else tag("span", "not in the paper", class_="extra")
     name = tag("th", tag("span", first.label, class_="name"), " ", claim_chip(_claim(mine)), extra, scope="row")
     return tag("tr", name, entries, class_=None if first.in_paper else "added")

@@ -20,6 +20,7 @@ from hdpmf.report.csv_files import csv_files
 from hdpmf.report.figures import figure_files
 from hdpmf.report.findings import findings
 from hdpmf.report.honest import honest_cost, points
+from hdpmf.report.latex import latex_files
 from hdpmf.report.page import render
 
 Fill = Callable[..., Path]
@@ -118,7 +119,7 @@ def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, ex
     assert f"HDPMF honestly costs a rating {charged.epsilon_at_delta:,.0f} at delta 1e-05" in text
 
 
-def test_ranking_is_shown_where_it_was_measured(tmp_path, fill_store: Fill, experiments: Make):
+def test_lists_are_shown_beside_the_errors_where_they_were_measured(tmp_path, fill_store: Fill, experiments: Make):
     chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",))]
 
     def change(result):
@@ -128,12 +129,25 @@ def test_ranking_is_shown_where_it_was_measured(tmp_path, fill_store: Fill, expe
         return msgspec.structs.replace(result, metrics={**result.metrics, **measured})
 
     content = read_content(fill_store(tmp_path, chosen, change=change))
-    table = render(content).split('id="ranking-table"')[1].split("</table>")[0]
+    page = render(content)
+    table = page.split('id="table3-table"')[1].split("</table>")[0]
     cell = next(one for one in content.cells["table3"] if (one.method, one.factors) == ("hdp-sum", 10))
     for name in RANKING:
         assert f'data-metric="{name}" data-mean="{cell.metrics[name].mean!r}"' in table
-    others = [one for one in content.cells["table3"] if one.factors == 10 and one.method != "hdp-sum"]
-    assert table.count("not measured") == 3 * len(others)
+    cells = content.cells["table3"]
+    assert table.count(">no lists<") == 3 * sum(one.method in ("user-mean", "global-mean") for one in cells)
+    others = [one for one in cells if one.method not in ("hdp-sum", "user-mean", "global-mean")]
+    assert table.count(">not measured<") == 3 * len(others)
+    assert "relevant are test ratings in the top quarter" in page
+    rows = csv.DictReader(io.StringIO(csv_files(content)["table3.csv"].decode()))
+    (row,) = (row for row in rows if (row["method"], row["factors"]) == ("hdp-sum", "5"))
+    assert float(row["recall_at_10_mean"]) == pytest.approx(0.202)
+    latex = latex_files(content)["table3.tex"].decode()
+    (line,) = (line for line in latex.splitlines() if " HDP-Sum$" in line)
+    assert line.endswith(" & 0.1020 & 0.1020 & 0.2020 & 0.2020 & 0.3020 & 0.3020 \\\\")
+    (line,) = (line for line in latex.splitlines() if " User mean$" in line)
+    assert line.endswith(" & --" * 6 + " \\\\")
+    assert "NDCG@10" in latex
 
 
 def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experiments: Make):
@@ -144,7 +158,8 @@ def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experim
     assert points(content) == []
     assert "figure_honest.csv" not in csv_files(content)
     assert findings(content)[3].endswith("has not been run here.")
-    assert "Not measured in these runs." in page
+    assert "Lists of ten were not measured in these runs." in page
+    assert "NDCG@10" not in page
 
 
 def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(tmp_path, fill_store: Fill, experiments: Make):

@@ -140,6 +140,10 @@
         if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
       } else if (node.matches("div")) node.hidden = node.dataset.metric !== state.metric;
     }
+    for (const node of document.querySelectorAll("#table3-table [data-list]")) {
+      node.classList.toggle("off", node.dataset.k !== undefined && Number(node.dataset.k) !== state.k);
+      if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
+    }
     for (const body of document.querySelectorAll("tbody[data-dataset], details[data-dataset]")) {
       body.hidden = Boolean(state.dataset) && body.dataset.dataset !== state.dataset;
     }
@@ -150,9 +154,10 @@
   function fitGroup(node) {
     node.dataset.span = node.dataset.span || node.colSpan;
     node.colSpan = phone.matches ? 1 : Number(node.dataset.span);
+    const lists = document.querySelectorAll("#table3-table th.group[data-list]").length;
     for (const head of document.querySelectorAll("#table3-table tr.dataset th")) {
       head.dataset.span = head.dataset.span || head.colSpan;
-      head.colSpan = phone.matches ? 2 : Number(head.dataset.span);
+      head.colSpan = phone.matches ? 2 + lists : Number(head.dataset.span);
     }
   }
 
