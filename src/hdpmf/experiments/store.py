@@ -85,12 +85,17 @@ COMMIT;
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What the method's epsilon is worth (see `hdpmf.privacy.claims`)."""
+    """What the method's epsilon is worth (see `hdpmf.privacy.claims`).
+
+    ``honest`` is the accountant's sentence at the time of the run; early versions did not write it down. Reports do not
+    read it: they ask the accountant about the run's parameters, so that a better one corrects old results.
+    """
 
     epsilon: float | None
     status: str
     view: str
     reason: str
+    honest: str = ""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -241,8 +246,9 @@ class Store:
 
     def _prepare(self) -> None:
         connection = self._connection
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        # In this order: another process may be making the tables, and what has tables has its id by then.
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION and tables:
             raise ConfigError(f"{self.path} is an SQLite file of something else; choose another folder with --out")

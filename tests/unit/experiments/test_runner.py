@@ -65,6 +65,7 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         assert cells[3].hyperparameters == {}
         assert cells[0].claim is not None
         assert cells[0].claim.status == "nominal"
+        assert "messages visible" in cells[0].claim.honest
         assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
         for cell in cells:  # lists are measured on the test set, by methods that rank
             assert (set(RANKING) <= set(cell.metrics)) == (cell.method != "user-mean")

@@ -77,6 +77,15 @@ def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
         assert [one.metrics["n_ranked"] for one in store.results().values()] == [3]
 
 
+def test_claims_of_early_versions_can_be_read(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        store.add(result())
+        store._connection.executescript(
+            "DROP TRIGGER runs_stay; UPDATE runs SET claim = json_remove(claim, '$.honest')"
+        )
+        assert [one.claim for one in store.results().values()] == [CLAIM]
+
+
 def test_failed_runs_are_tried_again_and_diverged_ones_are_not(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         store.add(result(0, "failed"))
