@@ -1,0 +1,75 @@
+"""How letters travel between the recommender and the devices, whatever carries them.
+
+The recommender asks and a device answers; a device never speaks first. Who a reply is from is settled by the engine's
+authentication, not by anything in the reply. An engine may lose letters, replies and devices. It never delivers a
+letter twice to a device that stayed up, never hands over two replies of one device in one exchange, and never one of an
+earlier exchange in a later one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hdpmf.errors import ProtocolError
+from hdpmf.protocol.wire import MAX_BYTES as MAX_MESSAGE_BYTES
+
+MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
+"""No letter and no reply may be longer: the longest message, and room for what it travels in."""
+
+Answer = Callable[[bytes], bytes]
+"""A device's reply to one letter. If it raises, or its reply is too long, the device counts as silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A reply.
+
+    Attributes:
+        device: Roster name of the device that was authenticated as the sender (its identity key, hex).
+        data: The reply, as the device wrote it.
+    """
+
+    device: str
+    data: bytes
+
+
+class RecommenderTransport(Protocol):
+    """The recommender's end."""
+
+    def present(self) -> frozenset[str]:
+        """Roster names of the devices that are connected now."""
+        ...
+
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+        """Send each device its letter and hand over the replies as they come.
+
+        Ends when every device has answered or ``deadline`` seconds have passed since the first letter was sent. A
+        device that is not connected, is not on the roster or fails is silent; there is no other way to tell. Nothing
+        is sent before the first reply is asked for. Leaving the iterator early gives up what was still to come.
+
+        Raises:
+            ProtocolError: A letter is longer than ``MAX_BYTES``; nothing was sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection. May be called twice."""
+        ...
+
+
+class DeviceTransport(Protocol):
+    """A device's end."""
+
+    def serve(self, answer: Answer, stop: threading.Event) -> None:
+        """Answer letters, one at a time, until ``stop`` is set. Connects again, with growing pauses, when cut off."""
+        ...
+
+
+def check_letters(letters: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
+    """Refuse letters that are too long, before any of them is sent."""
+    for device, letter in letters.items():
+        if len(letter) > limit:
+            raise ProtocolError(f"a letter of {len(letter)} bytes to {device[:16]} is longer than the limit of {limit}")
