@@ -8,9 +8,9 @@ from itertools import combinations
 
 import numpy as np
 
-from hdpmf.models.item_features import ItemFeatures
 from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
+from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import DeviceFit
 
 NOISE = 0.8

@@ -29,11 +29,11 @@ from hdpmf.files import atomic_write
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
-from hdpmf.models.item_features import ItemFeatures
 from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
 from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
+from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.shard.device_fit import DeviceFit

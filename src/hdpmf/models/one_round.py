@@ -19,7 +19,6 @@ from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.device_features import device_features
-from hdpmf.models.item_features import ItemFeatures, fingerprint
 from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
@@ -29,6 +28,7 @@ from hdpmf.privacy.released import SimulatedNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.ratings import Ratings
+from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
 from hdpmf.shard.contribution import OneRoundShard

@@ -6,9 +6,9 @@ import pytest
 
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
 from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, load_model
-from hdpmf.models.item_features import fingerprint
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world
+from hdpmf.ratings.item_features import fingerprint
 
 KINDS = [HDPSum(rng=0), HDPSum(design="S", rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
 IDS = ["A", "S", "no features", "L"]

@@ -11,10 +11,10 @@ from hdpmf.errors import ConfigError
 from hdpmf.kernels.normal import user_statistics
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.device_features import NOISE, derived_names, device_columns
-from hdpmf.models.item_features import ItemFeatures
 from hdpmf.models.priors.prior import Prior
 from hdpmf.privacy.spec import PrivacySpec
 from hdpmf.ratings import Ratings
+from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import ratings_by_user
 
 EPSILON = 2.0

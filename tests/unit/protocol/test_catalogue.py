@@ -1,0 +1,53 @@
+"""The item table as a message and back: the same items on both sides, or a refusal."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hdpmf.errors import ProtocolError
+from hdpmf.protocol import decode, encode
+from hdpmf.protocol.catalogue import MAX_GENRES, catalogue_table, known_items
+from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.ratings import IdIndex, RatingScale, synthetic_world
+from hdpmf.ratings.item_features import ItemFeatures, fingerprint
+
+
+def _decoded(table: CatalogueTable) -> CatalogueTable:
+    back = decode(encode(table))
+    assert isinstance(back, CatalogueTable)
+    return back
+
+
+def test_both_sides_compute_the_fingerprint_of_the_library() -> None:
+    ratings = synthetic_world(40, 30, 600, rng=1)
+    assert ratings.item_table is not None
+    known = known_items(_decoded(catalogue_table(ratings.items, ratings.scale, ratings.item_table)))
+    features = ItemFeatures.of_table(ratings.item_table, ratings.items)
+    assert known.fingerprint == fingerprint(ratings.items, features)
+    assert known.items == ratings.items
+    assert known.scale == ratings.scale
+
+
+def test_text_ids_without_a_table() -> None:
+    known = known_items(_decoded(catalogue_table(IdIndex(["b", "a", "ß"]), RatingScale(0.5, 5.0, 0.5))))
+    assert known.items.ids.tolist() == ["a", "b", "ß"]
+    assert known.item_table is None
+    assert known.features is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ids": ("2", "1", "3")},
+        {"ids": ("1", "2", "x")},
+        {"ids": ("1", "2", "9" * 30)},
+        {"ids": ("01", "1", "2")},
+        {"ids": ("", "1", "2"), "integer_ids": False},
+        {"genres": (tuple(f"genre {n}" for n in range(MAX_GENRES + 1)), (), ())},
+    ],
+)
+def test_a_table_that_would_mean_other_items_is_refused(change: dict[str, object]) -> None:
+    table = catalogue_table(IdIndex([1, 2, 3]), RatingScale(1.0, 5.0, 1.0))
+    with pytest.raises(ProtocolError):
+        known_items(msgspec.structs.replace(table, **change))
