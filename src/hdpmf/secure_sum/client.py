@@ -34,7 +34,7 @@ from hdpmf.secure_sum.plan import (
     self_mask_key,
     survivors_text,
 )
-from hdpmf.secure_sum.primitives import KEY_BYTES, WORD, Agreement, add_mask, new_secret, seal, unseal
+from hdpmf.secure_sum.primitives import KEY_BYTES, WIDE_WORD, WORD, Agreement, add_mask, new_secret, seal, unseal
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
 from hdpmf.secure_sum.shamir import SHARE_BYTES, split
 
@@ -56,8 +56,8 @@ class SecureSumClient:
     def __init__(
         self, identity: DeviceIdentity, roster: Roster, vector: np.ndarray, policy: SumPolicy | None = None
     ) -> None:
-        if vector.ndim != 1 or vector.dtype != WORD:
-            raise SecureSumError("the vector must be one of words (uint32); IntegerCoding makes them of integers")
+        if vector.ndim != 1 or vector.dtype not in (WORD, WIDE_WORD):
+            raise SecureSumError("the vector must be one of words (unsigned); IntegerCoding makes them of integers")
         self._identity = identity
         self._roster = roster
         self._policy = SumPolicy() if policy is None else policy
@@ -120,6 +120,8 @@ class SecureSumClient:
             raise SecureSumError("the plan does not ask this device")
         if self._vector is None or len(self._vector) != plan.length:
             raise SecureSumError(f"the plan is for vectors of {plan.length} words; this device has another length")
+        if self._vector.dtype != plan.word:
+            raise SecureSumError("the plan is for words of another width than this device's")
         self._plan = plan
         self._participants = participants
         self._digest = plan.digest

@@ -6,18 +6,21 @@ another device is signed or sealed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import numpy as np
 
 from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum.graph import bitmap_size, read_bitmap
-from hdpmf.secure_sum.primitives import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, WORD, digest
+from hdpmf.secure_sum.primitives import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, WIDE_WORD, WORD, digest
 from hdpmf.secure_sum.roster import MAX_DEVICES
 from hdpmf.secure_sum.shamir import SHARE_BYTES
 
 VERSION = 1
 SESSION_BYTES = 16
 MAX_LENGTH = 1 << 24
-"""Words of a vector (64 MB)."""
+"""Words of a vector (64 MB); half as many if they are wide."""
 MAX_NEIGHBOURS = 1024
 SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 """A sealed pair of shares: of the self-mask's seed and of the mask key."""
@@ -73,6 +76,7 @@ class SumPlan(SumMessage, frozen=True):
         threshold: Of a device's neighbours, how many must still be there at the end.
         minimum: Of all devices, over how many at least the sum is.
         beacon: 32 public bytes that the neighbour graph is drawn from.
+        wide: Words have 64 bits instead of 32.
     """
 
     roster: bytes
@@ -82,12 +86,14 @@ class SumPlan(SumMessage, frozen=True):
     threshold: int
     minimum: int
     beacon: bytes
+    wide: bool = False
 
     def _check(self) -> None:
         self._require_bytes("roster", KEY_BYTES)
         self._require_bytes("beacon", KEY_BYTES)
         self._require(len(self.participants) <= bitmap_size(MAX_DEVICES), "participants is longer than any roster")
-        self._require(1 <= self.length <= MAX_LENGTH, f"length must be from 1 to {MAX_LENGTH}")
+        most = MAX_LENGTH * WORD.itemsize // self.word.itemsize
+        self._require(1 <= self.length <= most, f"length must be from 1 to {most}")
         n = self.n_participants
         self._require(n >= 3, "a sum over fewer than 3 devices hides nothing")
         self._require(1 <= self.neighbours <= MAX_NEIGHBOURS, f"neighbours must be from 1 to {MAX_NEIGHBOURS}")
@@ -103,6 +109,11 @@ class SumPlan(SumMessage, frozen=True):
         return len(read_bitmap(self.participants))
 
     @property
+    def word(self) -> np.dtype[Any]:
+        """The type of a word."""
+        return WIDE_WORD if self.wide else WORD
+
+    @property
     def degree(self) -> int:
         """Neighbours that a device really has."""
         return min(self.neighbours, self.n_participants - 1)
@@ -110,7 +121,7 @@ class SumPlan(SumMessage, frozen=True):
     @property
     def digest(self) -> bytes:
         """What signatures and derived keys are bound to."""
-        numbers = (self.version, self.length, self.neighbours, self.threshold, self.minimum)
+        numbers = (self.version, self.length, self.neighbours, self.threshold, self.minimum, int(self.wide))
         packed = b"".join(number.to_bytes(8, "little") for number in numbers)
         return digest(b"plan", self.session, self.roster, self.participants, packed, self.beacon)
 

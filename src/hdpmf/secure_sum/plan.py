@@ -77,6 +77,7 @@ def propose(
     threshold: int | None = None,
     minimum: int | None = None,
     beacon: bytes | None = None,
+    wide: bool = False,
 ) -> SumPlan:
     """A plan for one sum, with a new session number.
 
@@ -88,6 +89,7 @@ def propose(
         threshold: Neighbours that must survive; None takes the smallest above two thirds.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
         beacon: 32 public random bytes; None draws them.
+        wide: Words have 64 bits instead of 32.
     """
     asked = list(range(len(roster))) if participants is None else sorted(set(participants))
     if not asked or asked[0] < 0 or asked[-1] >= len(roster):
@@ -103,6 +105,7 @@ def propose(
         threshold=threshold,
         minimum=max(threshold + 1, smallest_threshold(len(asked))) if minimum is None else minimum,
         beacon=secrets.token_bytes(KEY_BYTES) if beacon is None else beacon,
+        wide=wide,
     )
 
 

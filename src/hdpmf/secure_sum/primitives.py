@@ -33,10 +33,12 @@ TAG_BYTES = 16
 DOMAIN = b"hdpmf secure sum v1 "
 WORD = np.dtype("<u4")
 """A word of a vector: unsigned, 32 bits, little-endian on every machine."""
+WIDE_WORD = np.dtype("<u8")
+"""A word of a wide vector, whose sum is modulo 2^64. Two narrow words would tell how often the lower one overflowed."""
 
 # Masks are made and added in pieces that stay in the processor's cache.
-_BLOCK = 1 << 14
-_ZEROS = memoryview(bytes(_BLOCK * WORD.itemsize))
+_BLOCK_BYTES = 1 << 16
+_ZEROS = memoryview(bytes(_BLOCK_BYTES))
 _NO_NONCE = bytes(12)
 _COUNTER_AND_NONCE = bytes(16)
 
@@ -85,15 +87,16 @@ def device_bytes(device: int) -> bytes:
 
 
 def add_mask(total: np.ndarray, key: bytes, *, subtract: bool = False) -> None:
-    """Add the ChaCha20 keystream of ``key`` to ``total`` (words), or subtract it, in place, modulo 2^32.
+    """Add the ChaCha20 keystream of ``key`` to ``total``, or subtract it, in place, modulo 2^32 (2^64 if it is wide).
 
     The nonce is zero because a key makes one keystream in its life.
     """
     stream = Cipher(ChaCha20(key, _COUNTER_AND_NONCE), None).encryptor()
     combine = np.subtract if subtract else np.add
-    buffer = np.empty(min(_BLOCK, len(total)), WORD)
-    for start in range(0, len(total), _BLOCK):
-        part = total[start : start + _BLOCK]
+    block = _BLOCK_BYTES // total.itemsize
+    buffer = np.empty(min(block, len(total)), total.dtype)
+    for start in range(0, len(total), block):
+        part = total[start : start + block]
         words = buffer[: len(part)]
         stream.update_into(_ZEROS[: words.nbytes], words.view(np.uint8).data)
         combine(part, words, out=part)

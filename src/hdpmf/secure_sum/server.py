@@ -26,7 +26,6 @@ from hdpmf.secure_sum.messages import (
     Unmasking,
 )
 from hdpmf.secure_sum.plan import check_roster, graph_of, keys_text, survivors_text
-from hdpmf.secure_sum.primitives import WORD
 from hdpmf.secure_sum.roster import Roster
 from hdpmf.secure_sum.unmasking import remove_masks
 
@@ -36,7 +35,7 @@ class SumResult:
     """What a secure sum gives.
 
     Attributes:
-        total: The sum of the survivors' vectors modulo 2^32, in words.
+        total: The sum of the survivors' vectors modulo 2^32 (2^64 if the plan is wide), in words.
         survivors: Places on the roster of the devices in the sum.
     """
 
@@ -88,7 +87,7 @@ class SecureSumServer:
         self._sealed: dict[int, dict[int, bytes]] = {}
         self._signatures: dict[int, bytes] = {}
         self._answers: dict[int, Unmasking] = {}
-        self._total = np.zeros(plan.length, WORD)
+        self._total = np.zeros(plan.length, plan.word)
         self._dealers: frozenset[int] = frozenset()
         self._survivors: frozenset[int] = frozenset()
         self._started = False
@@ -183,10 +182,10 @@ class SecureSumServer:
         return messages
 
     def _take_vector(self, device: int, message: MaskedVector) -> None:
-        words = np.frombuffer(message.words, WORD)
-        if len(words) != self.plan.length:
-            raise SecureSumError(f"device {device} sent {len(words)} words; the plan says {self.plan.length}")
-        self._total += words
+        size = self._total.nbytes
+        if len(message.words) != size:
+            raise SecureSumError(f"device {device} sent {len(message.words)} bytes of words; the plan says {size}")
+        self._total += np.frombuffer(message.words, self.plan.word)
 
     def _list_survivors(self) -> dict[int, ToDevice]:
         # Vectors are added as they come, so a survivor cannot be left out any more: all are well connected, or it ends.

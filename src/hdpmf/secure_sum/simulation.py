@@ -13,6 +13,7 @@ import numpy as np
 from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum.client import SecureSumClient
 from hdpmf.secure_sum.plan import SumPolicy, propose
+from hdpmf.secure_sum.primitives import WIDE_WORD
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
 from hdpmf.secure_sum.server import SecureSumServer
 from hdpmf.secure_sum.wire import decode_to_device, decode_to_recommender, encode
@@ -70,7 +71,14 @@ def run_in_process(
     people = [DeviceIdentity.generate() for _ in range(n)] if identities is None else identities
     roster = Roster(one.public for one in people)
     policy = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))
-    plan = propose(roster, len(vectors[0]), neighbours=neighbours, threshold=threshold, minimum=minimum)
+    plan = propose(
+        roster,
+        len(vectors[0]),
+        neighbours=neighbours,
+        threshold=threshold,
+        minimum=minimum,
+        wide=vectors[0].dtype == WIDE_WORD,
+    )
     clients = [SecureSumClient(one, roster, vector, policy) for one, vector in zip(people, vectors, strict=True)]
     spent, up, down = np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
 

@@ -55,13 +55,14 @@ class Session:
         return self.server.result
 
     def plain_sum(self, devices):
-        return self.vectors[list(devices)].sum(axis=0, dtype=np.uint32)
+        return self.vectors[list(devices)].sum(axis=0, dtype=self.vectors.dtype)
 
 
 @pytest.fixture
 def make_session():
     def make(n=7, length=5, policy=POLICY, seed=0, **options):
-        vectors = np.random.default_rng(seed).integers(0, 2**32, (n, length), dtype=np.uint32)
+        word = np.uint64 if options.get("wide") else np.uint32
+        vectors = np.random.default_rng(seed).integers(0, np.iinfo(word).max, (n, length), word, endpoint=True)
         roster = Roster(one.public for one in IDENTITIES[:n])
         clients = [
             SecureSumClient(one, roster, vector, policy) for one, vector in zip(IDENTITIES[:n], vectors, strict=True)

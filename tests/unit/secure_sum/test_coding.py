@@ -11,9 +11,7 @@ from hdpmf.secure_sum import IntegerCoding
 def tables(draw):
     n = draw(st.integers(1, 40))
     wide = draw(st.booleans())
-    coding = IntegerCoding(0, n, wide=wide)
-    most = ((2**31 - 1) // n - 1 << coding.low_bits) if wide else (2**31 - 1) // n
-    bound = draw(st.integers(0, most))
+    bound = draw(st.integers(0, IntegerCoding.largest_bound(n, wide=wide)))
     numbers = st.integers(-bound, bound) | st.sampled_from([-bound, bound])
     return bound, n, wide, draw(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=n))
 
@@ -23,17 +21,29 @@ def test_sums_are_exact_up_to_the_bound(table):
     bound, n, wide, rows = table
     coding = IntegerCoding(bound, n, wide=wide)
     words = [coding.encode(np.array(row, np.int64)) for row in rows]
-    assert all(len(one) == coding.length(3) for one in words)
-    total = np.sum(words, axis=0, dtype=np.uint32)
+    assert all(len(one) == 3 for one in words)
+    total = np.sum(words, axis=0, dtype=coding.word)
     assert coding.decode(total).tolist() == np.array(rows, object).sum(axis=0).tolist()
 
 
-def test_two_words_carry_far_more_than_one():
-    assert IntegerCoding(2**35, 6040, wide=True).low_bits == 19
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_words_of_a_sum_tell_nothing_but_the_sum(wide):
+    """Two words per number would not do: how many numbers were negative shows in the sum of the upper ones."""
+    coding = IntegerCoding(10**6, 3, wide=wide)
+    tables = ([5, 7, -12], [0, 0, 0], [-(10**6), 10**6, 0])
+    sums = {
+        np.sum([coding.encode(np.array([one])) for one in table], axis=0, dtype=coding.word).tobytes()
+        for table in tables
+    }
+    assert len(sums) == 1
+
+
+def test_wide_words_carry_far_more():
+    IntegerCoding(2**50, 6040, wide=True)
     with pytest.raises(SecureSumError, match="wide=True"):
         IntegerCoding(2**35, 6040)
     with pytest.raises(SecureSumError, match="fewer devices"):
-        IntegerCoding(2**50, 6040, wide=True)
+        IntegerCoding(2**51, 6040, wide=True)
 
 
 @pytest.mark.parametrize(

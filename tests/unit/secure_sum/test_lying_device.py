@@ -90,7 +90,7 @@ def test_shares_for_other_devices_than_its_neighbours(make_session):
 def test_a_vector_of_another_length(make_session, words):
     session = make_session()
     reply = honest_reply(session, Inbox)
-    with pytest.raises(SecureSumError, match="the plan says 5"):
+    with pytest.raises(SecureSumError, match="the plan says 20"):
         session.server.receive(0, replace(reply, words=words))
     assert goes_on_without(session, 0) == (1, 2, 3, 4, 5, 6)
 

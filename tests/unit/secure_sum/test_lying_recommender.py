@@ -55,6 +55,9 @@ class TestPlan:
     def test_another_length(self, identities):
         self.offer(identities, "another length", length=6)
 
+    def test_words_of_another_width(self, identities):
+        self.offer(identities, "another width", wide=True)
+
     def test_a_huge_vector(self, identities):
         self.offer(identities, "at most 100", length=101)
 

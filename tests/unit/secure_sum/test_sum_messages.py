@@ -179,7 +179,7 @@ def test_what_cannot_be_right_is_refused(make):
 def test_every_field_of_a_plan_is_in_its_digest():
     changes = {
         "session": bytes(16), "roster": b"r" * 32, "participants": bitmap(list(range(1, 20)), 20), "length": 6,
-        "neighbours": 12, "threshold": 8, "minimum": 15, "beacon": b"b" * 32,
+        "neighbours": 12, "threshold": 8, "minimum": 15, "beacon": b"b" * 32, "wide": True,
     }  # fmt: skip
     digests = {plan().digest} | {plan(**{name: value}).digest for name, value in changes.items()}
     assert len(digests) == len(changes) + 1

@@ -45,6 +45,14 @@ def test_a_masked_vector_is_uniform(make_session, name):
     assert stats.chisquare(pairs).pvalue > LEVEL
 
 
+def test_a_masked_wide_vector_is_uniform(make_session):
+    session = make_session(n=5, length=LENGTH, wide=True)
+    seen = np.frombuffer(masked_in(session, np.arange(LENGTH, dtype=np.uint64)), "<u8")
+    for byte in range(8):
+        counts = np.bincount((seen >> np.uint64(8 * byte)).astype(np.int64) & 255, minlength=256)
+        assert stats.chisquare(counts).pvalue > LEVEL
+
+
 def test_the_same_vector_never_looks_the_same_and_says_nothing_about_another(make_session):
     one, again, other = (masked(make_session, INPUTS[name]) for name in ("zeros", "zeros", "ramp"))
     # Differences of two masked vectors are as uniform as each: no mask is used twice.

@@ -1,0 +1,116 @@
+"""Which whole numbers of a job go into a secure sum, and in which order. Both sides read it from here.
+
+| job | numbers | words |
+|---|---|---|
+| counts (Opening) | one per item | 32 bits |
+| gradients (Round) | items x factors, item after item, in units of ``GRADIENT_STEP`` | 64 bits |
+| survey (Survey) | scores, weights, total | 64 bits |
+
+The bound on a number is the largest that so many participants may have, so that both sides know it without saying it.
+A device whose numbers are beyond it takes no part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import ProtocolError
+from hdpmf.protocol.messages import Gradients, ItemCounts, Plan
+from hdpmf.protocol.oneround import SumContribution, Survey
+from hdpmf.secure_sum.coding import IntegerCoding
+
+GRADIENT_STEP = 2.0**-20
+"""What 1 stands for in a sum of gradients."""
+
+
+@dataclass(frozen=True)
+class SumLayout:
+    """The numbers of one job as the words of a secure sum.
+
+    Attributes:
+        length: How many numbers there are; a number is a word.
+        coding: How they become words.
+    """
+
+    length: int
+    coding: IntegerCoding
+
+    @property
+    def wide(self) -> bool:
+        """Whether words have 64 bits."""
+        return self.coding.wide
+
+    def encode(self, numbers: np.ndarray) -> np.ndarray:
+        """Words of the numbers (int64, of any shape)."""
+        if numbers.size != self.length:
+            raise ProtocolError(f"this job has {self.length} numbers, not {numbers.size}")
+        return self.coding.encode(numbers.reshape(-1))
+
+    def decode(self, total: np.ndarray) -> np.ndarray:
+        """The numbers behind a sum of words."""
+        if len(total) != self.length:
+            raise ProtocolError(f"this job has {self.length} numbers, its sum has {len(total)}")
+        return self.coding.decode(total)
+
+
+def counts_layout(plan: Plan, participants: int) -> SumLayout:
+    """The layout of ItemCounts over so many devices."""
+    return _layout(plan.n_items, participants, wide=False)
+
+
+def gradients_layout(plan: Plan, participants: int) -> SumLayout:
+    """The layout of a round's gradients."""
+    return _layout(plan.n_items * plan.n_factors, participants, wide=True)
+
+
+def survey_layout(survey: Survey, participants: int) -> SumLayout:
+    """The layout of a SumContribution."""
+    return _layout(2 * survey.n_items + 1, participants, wide=True)
+
+
+def survey_numbers(contribution: SumContribution) -> np.ndarray:
+    """A contribution as one vector."""
+    return np.concatenate([contribution.scores, contribution.weights, [np.int64(contribution.total)]])
+
+
+def to_grid(gradients: np.ndarray) -> np.ndarray:
+    """Gradients in whole units of ``GRADIENT_STEP``.
+
+    Raises:
+        ProtocolError: One is too large (beyond 2^41) or not a number.
+    """
+    units = np.rint(gradients.astype(np.float64) * (1.0 / GRADIENT_STEP))
+    if not bool((np.abs(units) < 2.0**61).all()):
+        raise ProtocolError("gradients are too large to be summed; nothing was encoded")
+    return units.astype(np.int64)
+
+
+def from_grid(units: np.ndarray) -> np.ndarray:
+    """What whole units of ``GRADIENT_STEP`` stand for, as float32."""
+    return (units * GRADIENT_STEP).astype(np.float32)
+
+
+def counts_from_sum(plan: Plan, participants: int, total: np.ndarray) -> ItemCounts:
+    """The counts over all devices of a sum."""
+    return ItemCounts(counts=counts_layout(plan, participants).decode(total))
+
+
+def gradients_from_sum(plan: Plan, number: int, participants: int, total: np.ndarray) -> Gradients:
+    """The gradients of a round over all devices of a sum."""
+    units = gradients_layout(plan, participants).decode(total)
+    return Gradients(number=number, sums=from_grid(units).reshape(plan.n_items, plan.n_factors))
+
+
+def contribution_from_sum(survey: Survey, participants: int, total: np.ndarray) -> SumContribution:
+    """The answer to a survey over all devices of a sum."""
+    numbers = survey_layout(survey, participants).decode(total)
+    n = survey.n_items
+    return SumContribution(scores=numbers[:n], weights=numbers[n : 2 * n], total=int(numbers[2 * n]))
+
+
+def _layout(length: int, participants: int, *, wide: bool) -> SumLayout:
+    return SumLayout(
+        length, IntegerCoding(IntegerCoding.largest_bound(participants, wide=wide), participants, wide=wide)
+    )
