@@ -5,7 +5,8 @@ The tree::
     HdpmfError                 anything below; catch this to catch us
     ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, wrong columns, empty)
     ├── DatasetError           a data set that is absent, unreachable, or not what it should be
-    ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1
+    ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1, and
+    │   │                      noise that would not be what was agreed
     │   └── UnsupportedEventError  a release that this privacy accountant cannot account for
     ├── ConfigError            an option with a value that makes no sense
     ├── NotFittedError         a model used before ``fit``
@@ -13,6 +14,7 @@ The tree::
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
     ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
+    ├── FederationError        a run between machines stopped (too few devices); it can be resumed
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
     ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
@@ -43,7 +45,7 @@ class DatasetError(HdpmfError):
 
 
 class PrivacyError(HdpmfError):
-    """A privacy weight, ratio or budget is outside what it may be."""
+    """A privacy weight, ratio, budget or draw of noise is outside what it may be."""
 
     exit_code = 5
 
@@ -86,6 +88,12 @@ class SecureSumError(HdpmfError):
     """A secure sum was refused or broken off; no device's vector was revealed."""
 
     exit_code = 11
+
+
+class FederationError(HdpmfError):
+    """A run between machines has stopped, mostly because too few devices took part; what was reached is kept."""
+
+    exit_code = 12
 
 
 class ModelFileError(HdpmfError):

@@ -95,13 +95,15 @@ def in_words(outcome: Outcome) -> list[str]:
             f"{outcome.runs:,} runs of each world); claimed was {outcome.epsilon_claimed:g}.",
         ]
     first = f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}. {outcome.reason}"
-    tiny = "refused as well" if outcome.tiny_refused else "ANSWERED: a shard cannot know how h was drawn"
+    tiny = "REFUSED as well" if outcome.tiny_refused else "ANSWERED"
     leak = "would have given away" if outcome.tiny_refused else "gave away"
     return [
         first,
         f"h just above 0: {tiny}.",
         f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} ratings of {outcome.users} users, "
         "to the exact star.",
+        f"The smallest h, equal on all coordinates, that is answered in one round: {outcome.smallest_answered:.2g}. A "
+        "shard cannot know how h was drawn, only whether it could have been.",
     ]
 
 

@@ -10,7 +10,7 @@ from hdpmf.audit.bounds import Scores, lower_bound
 from hdpmf.audit.reconstruct import levels_of, solve_without_noise
 from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.audit.world import Target, check_runs
-from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.noise import SimulationNoise
 from hdpmf.ratings import Ratings
@@ -104,14 +104,16 @@ class ZeroH:
         zero_refused: Whether the shard refused h = 0.
         reason: In its own words.
         tiny_refused: Whether it refused an h just above 0.
+        smallest_answered: The smallest h, equal on all coordinates, that it answers in the first round; typical is 0.7.
         users: How many users were attacked with the messages that went (or would have gone) out.
         ratings: How many ratings they have together.
-        exact: Part of these whose star came out exactly, from one round.
+        exact: Part of these whose star came out exactly, from one round without noise.
     """
 
     zero_refused: bool
     reason: str
     tiny_refused: bool
+    smallest_answered: float
     users: int
     ratings: int
     exact: float
@@ -149,7 +151,8 @@ def zero_h(path: Path, ratings: Ratings, weights: np.ndarray, n_users: int = 20,
             guess = solve_without_noise(path, copies, seen, stars)
             hits += int(np.sum(np.abs(guess[:, None] - stars).argmin(axis=1) == _levels(copies.values[0], stars)))
             total += copies.shape[1]
-    return ZeroH(reason is not None, reason or "", tiny_refused, len(chosen), total, hits / max(total, 1))
+    smallest = _smallest_answered(path, first, seed) if tiny_refused else TINY_H
+    return ZeroH(reason is not None, reason or "", tiny_refused, smallest, len(chosen), total, hits / max(total, 1))
 
 
 def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
@@ -160,9 +163,18 @@ def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
         next(stream)
         try:
             next(stream)
-        except ProtocolError as error:
+        except (PrivacyError, ProtocolError) as error:
             return str(error)
     return None
+
+
+def _smallest_answered(path: Path, copies: Copies, seed: int) -> float:
+    """By bisection, to 1 %: whatever refuses a small h refuses a smaller one."""
+    low, high = np.log(TINY_H), 0.0
+    while high - low > 0.01:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _refusal(path, copies, float(np.exp(middle)), seed) else (low, middle)
+    return float(np.exp(high))
 
 
 def _with_h(path: Path, h: float) -> Path:

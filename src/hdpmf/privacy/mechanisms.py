@@ -79,6 +79,10 @@ class Mechanism(ABC):
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """The epsilon that sets the noise, or None for no noise."""
 
+    def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
+        """Whether a recommender may set the noise to ``stated``, as far as a device with budgets ``own`` can tell."""
+        return stated == self.noise_budget(epsilon, None)
+
     def round_budget(self, noise_budget: float, rounds: int) -> float:
         """What of the budget one of so many rounds may cost. The paper gives every round all of it."""
         return noise_budget
@@ -144,6 +148,10 @@ class Uniform(Mechanism):
         """The smallest budget."""
         return _known(budgets).smallest
 
+    def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
+        """No more than the smallest budget here: others' may be smaller."""
+        return stated is not None and stated <= min(own.smallest, epsilon)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample(Mechanism):
@@ -173,6 +181,13 @@ class Sample(Mechanism):
             return float(self.threshold)
         known = _known(budgets)
         return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[self.threshold]
+
+    def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
+        """The agreed number, no more than the smallest budget here, or no more than anyone's can be."""
+        if stated is None or not isinstance(self.threshold, str):
+            return stated == self.threshold
+        # A mean of equal budgets may be larger than each of them by rounding.
+        return stated <= (min(own.smallest, epsilon) if self.threshold == "min" else epsilon * (1.0 + 1e-9))
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
         """1 from the threshold on; below it, what makes the smaller noise cost no more than the rating's budget."""

@@ -15,6 +15,9 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError
 
+H_FLOOR = 2.0**-23
+"""The smallest h. A float32 draw of Exp(1) is 0 once in six million draws, and with h = 0 there would be no noise."""
+
 
 def laplace_scale(n_factors: int, width: float, budget: float) -> float:
     """Scale ``b`` of the Laplace noise on each coordinate of an item's summed gradient.

@@ -118,7 +118,8 @@ class Round(_Message, frozen=True):
         number: From 1; the last, T + 1, only brings the final factors.
         item_factors: V, one row per item.
         raters: Ratings that take part, per item, over all shards.
-        h: Exp(1) draws for the noise, one row per item or one row for all; None where there is no noise to draw.
+        h: Exp(1) draws for the noise, none below 2^-23, one row per item or one row for all; None where there is no
+            noise to draw.
     """
 
     number: int

@@ -8,7 +8,7 @@ import numpy as np
 
 from hdpmf.errors import ProtocolError
 from hdpmf.privacy.mechanisms import Budgets, Mechanism
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.noise import H_FLOOR, SimulationNoise
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 
 _SPREAD = 0.1  # standard deviation of the first item factors
@@ -93,6 +93,5 @@ class Recommender:
         if self._h is None or self.plan.fresh_noise:
             rows = self.plan.n_items if self._h_per_item else 1
             drawn = self._noise.exponentials((rows, self.plan.n_factors))
-            # Shards refuse h = 0, which a float32 draw can round to.
-            self._h = np.maximum(drawn, np.finfo(np.float32).tiny)
+            self._h = np.maximum(drawn, np.float32(H_FLOOR))
         return self._h

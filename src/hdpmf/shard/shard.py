@@ -15,6 +15,7 @@ from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 from hdpmf.ratings import Ratings
 from hdpmf.shard.fold_in import constrained_ridges
+from hdpmf.shard.h_law import HLaw
 from hdpmf.shard.initial import initial_vectors
 from hdpmf.shard.outgoing import compose
 from hdpmf.shard.stand_in import stand_in_vectors
@@ -23,8 +24,9 @@ from hdpmf.shard.stand_in import stand_in_vectors
 class Shard:
     """One or more users on the private side of the protocol.
 
-    Methods are called in the order of the conversation (see ``hdpmf.protocol``); a message out of turn, of the wrong
-    size or for another mechanism is refused with a ProtocolError and changes nothing.
+    Methods are called in the order of the conversation (see ``hdpmf.protocol``). A message out of turn, of the wrong
+    size or for another mechanism is refused with a ProtocolError, one whose h no honest recommender would draw with a
+    PrivacyError; either changes nothing.
 
     Args:
         ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
@@ -51,7 +53,9 @@ class Shard:
         self._seed = seed
         self._workers = workers
         self._plan: Plan | None = None
+        self._opened = False
         self._round = 0
+        self._answered = 0
         self._kept_noise: np.ndarray | None = None
         self._raters: np.ndarray | None = None
 
@@ -67,6 +71,8 @@ class Shard:
         """Agree to a plan, or refuse it; report budgets where the mechanism cannot do without."""
         if self._round:
             raise ProtocolError("training has begun; another plan would change what was agreed to")
+        if self._plan is not None and plan != self._plan:
+            raise ProtocolError("refused: the plan is not the one that was agreed to; it must not change")
         if MECHANISMS[plan.mechanism] is not type(self._mechanism):
             raise ProtocolError(
                 f"the plan wants the mechanism {plan.mechanism!r}, which is not the one chosen on this device"
@@ -95,11 +101,11 @@ class Shard:
     def open(self, opening: Opening) -> ItemCounts:
         """Let ratings enter, and say how many take part per item."""
         plan = self._expected_plan()
-        if not isinstance(opening, Opening) or self._round:
+        if not isinstance(opening, Opening) or self._opened:
             raise ProtocolError("an Opening must come once, after the plan and before the first round")
-        expected = None if self._mechanism.needs_budgets else self._mechanism.noise_budget(plan.epsilon, None)
-        if not self._mechanism.needs_budgets and opening.noise_budget != expected:
-            raise ProtocolError("the noise budget in the opening is not the one that the plan's epsilon gives")
+        own = Budgets.of(self._weights, plan.epsilon)
+        if not self._mechanism.allows(opening.noise_budget, plan.epsilon, own):
+            raise ProtocolError("refused: the noise budget in the opening is not one that the plan's epsilon gives")
         ratings = self._ratings
         entered = self._mechanism.enter(
             ratings.values,
@@ -117,6 +123,8 @@ class Shard:
         self._noise_budget = opening.noise_budget
         self._U = pad(initial_vectors(ratings.users, plan.n_factors, self._seed))
         self._gradient = np.empty((plan.n_items, self._U.shape[1]), np.float32)
+        self._opened = True
+        self._h_law = HLaw(plan.n_factors, plan.epochs if plan.fresh_noise else 1)
         return compose(ItemCounts, counts=self._by_item.counts)
 
     def receive(self, message: Round) -> None:
@@ -127,13 +135,15 @@ class Shard:
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors of this round do not have the shape of the plan")
         closing = message.number == plan.epochs + 1
-        needs_h = self._noise_budget is not None and not closing and self._mechanism.needs_h
-        if needs_h and (message.h is None or not (message.h > 0).all()):
-            raise ProtocolError("refused: without positive h for every item the gradients would go out without noise")
+        draws = self._noise_budget is not None and not closing and self._mechanism.needs_h
+        if draws and message.h is None:
+            raise ProtocolError("refused: without h for every item the gradients would go out without noise")
         if (message.raters < self._by_item.counts).any():
             raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
         if self._raters is not None and not np.array_equal(message.raters, self._raters):
             raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
+        if draws and message.h is not None and self._kept_noise is None:
+            self._h_law.check(message.h)
         V = pad(message.item_factors)
         if closing and not self._mechanism.sends_fitted_vectors:
             # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
@@ -150,10 +160,12 @@ class Shard:
         self._round = message.number
 
     def contribute(self) -> Gradients:
-        """The noisy gradients of this round's item factors."""
+        """The noisy gradients of this round's item factors, once: a second answer would halve the noise."""
         plan = self._expected_plan()
         if not 1 <= self._round <= plan.epochs:
             raise ProtocolError("there is no round to contribute to")
+        if self._answered == self._round:
+            raise ProtocolError("refused: this round has been answered; a second answer would have other noise")
         U = self._U if self._mechanism.sends_fitted_vectors else stand_in_vectors(self._by_user, self._V)
         batch.item_gradients(self._by_item, U, self._V, self._gradient, self._workers)
         sums = self._gradient[:, : plan.n_factors]
@@ -163,6 +175,7 @@ class Shard:
             finite = np.isfinite(sums.sum(dtype=np.float64))
         if not finite:
             raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
+        self._answered = self._round
         return compose(Gradients, number=self._round, sums=np.ascontiguousarray(sums))
 
     def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:

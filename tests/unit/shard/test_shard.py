@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hdpmf.shard
-from hdpmf.errors import ProtocolError
+from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SimulationNoise, Stretch, Uniform, Weight
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Message, Opening, Plan, Round, decode, encode
@@ -135,6 +135,8 @@ def changed(message, **fields):
         lambda m: changed(m, number=99),
         lambda m: changed(m, h=None),
         lambda m: changed(m, h=np.zeros_like(m.h)),
+        lambda m: changed(m, h=np.full_like(m.h, 1e-30)),
+        lambda m: changed(m, h=np.where(np.arange(len(m.h))[:, None] == 3, np.float32(1e-5), m.h)),
         lambda m: changed(m, raters=np.maximum(m.raters - 1, 0)),
         lambda m: changed(m, item_factors=m.item_factors[:, :2], h=m.h[:, :2]),
         lambda m: changed(m, item_factors=m.item_factors[:-1], raters=m.raters[:-1], h=m.h[:-1]),
@@ -145,11 +147,70 @@ def test_a_shard_refuses_what_would_weaken_it_and_goes_on(attack):
     shard, recommender = opened()
     message = recommender.next_round()
     before = shard.vectors.copy()
-    with pytest.raises(ProtocolError):
+    with pytest.raises((PrivacyError, ProtocolError)):
         shard.receive(attack(message))
+    with pytest.raises(ProtocolError, match="no round"):
+        shard.contribute()
     assert np.array_equal(shard.vectors, before)
     shard.receive(message)
     shard.contribute()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("field", ["item_factors", "h"])
+def test_numbers_that_are_none_make_no_message(field, wrong):
+    _, recommender = opened()
+    message = recommender.next_round()
+    spoiled = getattr(message, field).copy()
+    spoiled[1, 2] = wrong
+    with pytest.raises(ProtocolError, match=f"{field} must be finite"):
+        changed(message, **{field: spoiled})
+
+
+def test_a_round_is_answered_once():
+    """Two answers with noise of their own would have half the variance together."""
+    shard, recommender = opened()
+    shard.receive(recommender.next_round())
+    shard.contribute()
+    with pytest.raises(ProtocolError, match="has been answered"):
+        shard.contribute()
+
+
+def test_an_opening_comes_once():
+    """A second one would draw PDPMF's sample again, and so tell which ratings are likely to be in it."""
+    shard, _ = opened(Sample(), "sample")
+    with pytest.raises(ProtocolError, match="once"):
+        shard.open(Opening(noise_budget=0.5))
+
+
+def test_a_plan_must_not_change():
+    shard = make_shard()
+    shard.accept(plan_for())
+    shard.accept(plan_for())
+    for other in (plan_for(epsilon=2.0), plan_for(epochs=600), plan_for(fresh_noise=False)):
+        with pytest.raises(ProtocolError, match="must not change"):
+            shard.accept(other)
+    shard.open(Opening(noise_budget=1.0))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "name", "wrong"),
+    [
+        (Uniform(), "uniform", 0.5),
+        (Uniform(), "uniform", None),
+        (Sample("min"), "sample", 0.5),
+        (Sample("mean"), "sample", 1.01),
+        (Sample("max"), "sample", 50.0),
+        (Sample(0.3), "sample", 0.4),
+        (Sample("mean"), "sample", None),
+    ],
+)
+def test_a_noise_budget_that_nobody_s_budgets_give_is_refused(mechanism, name, wrong):
+    shard = make_shard(mechanism=mechanism)
+    report = shard.accept(plan_for(name))
+    with pytest.raises(ProtocolError, match="noise budget"):
+        shard.open(Opening(noise_budget=wrong))
+    shard.open(Recommender(plan_for(name), mechanism, SimulationNoise(3, 1), True).open([report]))
 
 
 def test_a_repeated_round_is_refused():
