@@ -15,7 +15,8 @@ from typing import Final, final
 import numpy as np
 
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import exact
+from hdpmf.privacy.discrete_gaussian import MAX_SIGMA, discrete_gaussian
+from hdpmf.privacy.shares import negative_binomial
 
 Size = int | tuple[int, ...]
 
@@ -32,8 +33,9 @@ class ReleasedNoise:
     No bytes are kept between calls, so that a forked process can never repeat its parent's draws.
 
     What is exact: ``discrete_laplace`` and ``laplace_share`` have exactly the stated law at the scale
-    ``grid_scale(scale)``, which is never smaller than ``scale``. ``bits`` has probabilities that are whole multiples
-    of 2^-63, rounded towards one half.
+    ``grid_scale(scale)``, which is never smaller than ``scale``. ``discrete_gaussian`` has exactly the stated law with
+    sigma rounded up to a whole number of grid units. ``bits`` has probabilities that are whole multiples of 2^-63,
+    rounded towards one half.
     """
 
     __slots__ = ()
@@ -54,9 +56,19 @@ class ReleasedNoise:
         grid, shape, n = grid_scale(scale), _shape(n_shares, count), _length(size)
         if grid * n_shares >= _PRODUCT_LIMIT:
             raise PrivacyError("the noise is too large for so many shares; use a larger epsilon or a coarser grid")
-        plus = exact.negative_binomial(_entropy, grid, shape, n)
-        minus = exact.negative_binomial(_entropy, grid, shape, n)
+        plus = negative_binomial(_entropy, grid, shape, n)
+        minus = negative_binomial(_entropy, grid, shape, n)
         drawn: np.ndarray = (plus - minus).reshape(size)
+        return drawn
+
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        """Noise with P(k) proportional to exp(-k^2 / (2 sigma^2)), one draw for each sigma in grid units, as int64.
+
+        A sigma of 0 gives 0; any other is rounded up to a whole number.
+        """
+        whole = whole_sigmas(sigma)
+        drawn = np.zeros(whole.shape, np.int64)
+        drawn[whole > 0] = discrete_gaussian(_entropy, whole[whole > 0])
         return drawn
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
@@ -92,6 +104,12 @@ class SimulatedNoise:
         shape, stop = float(_shape(n_shares, count)), _stop_probability(scale)
         plus = self._generator.negative_binomial(shape, stop, size)
         drawn: np.ndarray = plus - self._generator.negative_binomial(shape, stop, size)
+        return drawn
+
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12, whatever sigma is."""
+        whole = whole_sigmas(sigma)
+        drawn: np.ndarray = np.rint(whole * self._generator.standard_normal(whole.shape)).astype(np.int64)
         return drawn
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
@@ -138,6 +156,18 @@ def grid_scale(scale: float | Fraction) -> Fraction:
     whole = math.ceil(exactly)
     denominator = _LIMIT >> (whole - 1).bit_length()
     return Fraction(math.ceil(exactly * denominator), denominator)
+
+
+def whole_sigmas(sigma: np.ndarray) -> np.ndarray:
+    """The standard deviations that are really used, in whole grid units: never smaller than asked for.
+
+    Raises:
+        PrivacyError: One is negative, not a number, or too large for 64-bit sums.
+    """
+    whole = np.ceil(np.asarray(sigma, np.float64))
+    if not bool(((whole >= 0) & (whole <= MAX_SIGMA)).all()):
+        raise PrivacyError("the deviation of noise must be a number of grid units from 0 to 2^50")
+    return whole.astype(np.int64)
 
 
 def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
