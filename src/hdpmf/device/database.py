@@ -1,0 +1,243 @@
+"""The one SQLite file of a device: made once, private to its owner, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from hdpmf.errors import ConfigError, StorageError
+
+MEMORY = ":memory:"
+_APPLICATION = 0x68647076  # "hdpv": tells a device's file from other SQLite files
+_SCHEMA = 1
+_PATIENCE = 30  # seconds for another command's write to end
+
+_TABLES = f"""
+CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE people (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE ratings (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE states (number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL);
+CREATE TABLE replies (
+    run BLOB NOT NULL, number INTEGER NOT NULL, request BLOB NOT NULL, sealed BLOB NOT NULL,
+    PRIMARY KEY (run, number, request)
+) WITHOUT ROWID;
+CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
+CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_SCHEMA};
+"""
+
+
+class Database:
+    """A connection. Everything goes through `execute`, and what belongs together through `transaction`.
+
+    Several commands may use one file at a time; their transactions come one after another. Threads may share one.
+
+    Attributes:
+        path: The file.
+        in_memory: There is none.
+        rollbacks: How many transactions were undone here.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, make: bool = False) -> None:
+        self.in_memory = os.fspath(path) == MEMORY
+        self.path = Path(path)
+        self.rollbacks = 0
+        self._depth = 0
+        self._lock = threading.RLock()
+        self._serving: IO[bytes] | None = None
+        if make:
+            self._claim()
+        elif not self.in_memory and not self.path.is_file():
+            raise ConfigError(f"there is no device store at {self.path}; make one with: hdpmf device init {self.path}")
+        with self._disk():
+            self._connection = sqlite3.connect(
+                self.path,
+                isolation_level=None,
+                timeout=_PATIENCE,
+                check_same_thread=False,
+                cached_statements=8 if self.in_memory else 128,  # of thousands of stores, these would fill the memory
+            )
+            try:
+                if not make:
+                    self._check()
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+        if self._serving is not None:
+            self._serving.close()
+            self._serving = None
+
+    def lay_tables(self) -> None:
+        """Make the tables, inside the transaction that fills them."""
+        for statement in _statements(_TABLES):
+            self.execute(statement)
+
+    def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement; its rows."""
+        with self._lock, self._disk():
+            return self._connection.execute(statement, tuple(values)).fetchall()
+
+    def execute_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run one statement for each row."""
+        with self._lock, self._disk():
+            self._connection.executemany(statement, rows)
+
+    def version(self) -> int:
+        """A number that changes when another connection has changed the file."""
+        return int(self.execute("PRAGMA data_version")[0][0])
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside is one commit, on the disk when this ends; an error undoes all of it."""
+        with self._lock, self._disk():
+            if self._depth:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield
+                if not self._connection.in_transaction:  # a full disk has undone it, and somebody took no notice
+                    raise StorageError(f"nothing was written to {self.path}: the disk refused; free space")
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self.rollbacks += 1
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+
+    def serve(self) -> None:
+        """Be the only process that answers a recommender from this file, until `close` or the process ends.
+
+        Raises:
+            StorageError: Another process does so already.
+        """
+        if self.in_memory or self._serving is not None:
+            return
+        import fcntl
+
+        beside = self.path.with_name(self.path.name + ".lock")
+        stream = None
+        try:
+            # A file of its own: closing a second descriptor of the database would drop SQLite's locks on it.
+            stream = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if stream is not None:
+                stream.close()
+            raise StorageError(
+                f"{self.path} is in use: another 'hdpmf device join' answers from it; one device is one process"
+            ) from None
+        except OSError as error:
+            if stream is not None:
+                stream.close()
+            raise StorageError(f"cannot lock {self.path}: {error.strerror}") from error
+        self._serving = stream
+
+    def shred(self) -> None:
+        """Leave nothing of what was deleted in the file or beside it."""
+        with self._lock, self._disk():
+            self._connection.execute("VACUUM")
+            if not self.in_memory:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def remove(self) -> None:
+        """Close the store and delete its file."""
+        self.close()
+        for ending in ("", "-wal", "-shm", "-journal", ".lock"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + ending).unlink()
+
+    def _claim(self) -> None:
+        """Make an empty file that only its owner can read, before anything is in it."""
+        if self.in_memory:
+            return
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise ConfigError(f"{self.path} exists already; a store is made once. Choose another name") from None
+        except OSError as error:
+            raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
+
+    def _check(self) -> None:
+        if self.in_memory:
+            raise ConfigError("a store in memory is made with create; there is none to open")
+        try:
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            if mode & 0o077:
+                self.path.chmod(mode & 0o700)
+        except OSError as error:
+            raise StorageError(f"cannot keep {self.path} private: {error.strerror}") from error
+        application = self.execute("PRAGMA application_id")[0][0]
+        tables = self.execute("SELECT count(*) FROM sqlite_master")[0][0]
+        if application != _APPLICATION:
+            if tables == 0:
+                raise StorageError(
+                    f"{self.path} is empty: making it was interrupted, or it was truncated; if it was never used, "
+                    "delete it and run init again"
+                )
+            raise ConfigError(f"{self.path} is an SQLite file of something else, not a device store")
+        if self.execute("PRAGMA user_version")[0][0] > _SCHEMA:
+            raise ConfigError(f"{self.path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
+        if self.execute("PRAGMA quick_check(1)")[0][0] != "ok":
+            raise StorageError(f"{self.path} is damaged; restore a backup that is not older than its last use")
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        # Deleted bytes are overwritten: what a person has forgotten must not be found in the file.
+        run("PRAGMA secure_delete = ON").fetchall()
+        if self.in_memory:
+            run("PRAGMA page_size = 512")  # thousands of them fit in memory then
+            run("PRAGMA journal_mode = MEMORY").fetchall()
+            return
+        run("PRAGMA journal_mode = WAL").fetchall()
+        # FULL: what is committed is on the disk, also if the power fails, before anything is sent.
+        run("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Errors of SQLite in words of ours. SQLite's own never contain a value."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise StorageError(f"{self.path} refused a change: {error}") from error
+        except sqlite3.OperationalError as error:
+            raise StorageError(
+                f"cannot use {self.path}: {error}. What was there before is safe and nothing new was written; free "
+                "space or permissions, then try again"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise StorageError(
+                f"{self.path} is damaged or not a device store ({error}); restore a backup that is not older than its "
+                "last use, because an older one has forgotten what was sent since"
+            ) from error
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script; ``executescript`` would commit first."""
+    pending = ""
+    for line in script.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""

@@ -1,0 +1,257 @@
+"""What a device has sent and what its ratings have paid for it: only added to, and written before anything is sent.
+
+Entries keep the order in which they were written, whatever the clock says. A rating is known by a tag of its user and
+item, so that what it has spent stays spent when its value changes, when it is removed, and when it returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from hdpmf.device.database import Database
+from hdpmf.device.policy import Policy, Standing
+from hdpmf.device.rated import RatedItems
+from hdpmf.device.vault import TAG_BYTES, Vault
+from hdpmf.errors import PrivacyError, StorageError
+
+if TYPE_CHECKING:
+    from hdpmf.privacy.weights import PrivacyWeights
+    from hdpmf.ratings import Ratings
+
+SLACK = 1e-9
+"""What sums of floats may be off, as a part of the budget: ten times a tenth has to be affordable."""
+
+_CHARGES = np.dtype([("user", f"V{TAG_BYTES}"), ("pair", f"V{TAG_BYTES}"), ("epsilon", "<f8")])
+
+Action = Literal["agreed", "sent", "refused", "received"]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened between this device and a recommender.
+
+    Attributes:
+        recommender: With whom.
+        run: Which run (hex).
+        number: Which round of it.
+        method: By which method.
+        view: What the recommender sees.
+        epsilon: The largest budget of a rating that was asked for; infinite where nothing is hidden.
+        status: What that number is worth.
+        action: What happened.
+        words: In plain English.
+        at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
+        ratings: How many ratings paid.
+        paid: What they paid together.
+    """
+
+    recommender: str
+    run: str
+    number: int
+    method: str
+    view: str
+    epsilon: float
+    status: Standing
+    action: Action
+    words: str
+    at: str = ""
+    ratings: int = 0
+    paid: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
+
+
+def utc_now() -> str:
+    """The time as the ledger writes it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Ledger:
+    """The ledger of one store.
+
+    Args:
+        database: Where it is.
+        vault: What seals it.
+        rated: The ratings, for their weights and tags.
+        policy: What the device agrees to now.
+        clock: What time it is.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        rated: RatedItems,
+        policy: Callable[[], Policy],
+        clock: Callable[[], str] = utc_now,
+    ) -> None:
+        self._database = database
+        self._vault = vault
+        self._rated = rated
+        self._policy = policy
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return "Ledger(...)"
+
+    def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
+        """What each rating has left: W_ij times the policy's epsilon, less all it has spent. May be negative."""
+        return np.asarray(weights.for_ratings(ratings) * policy.epsilon - self._spent_by(ratings))
+
+    def affords(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray) -> np.ndarray:
+        """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to ``max_total``)."""
+        budget = weights.for_ratings(ratings) * policy.epsilon
+        return np.asarray(self._spent_by(ratings) + epsilons <= budget * (1 + SLACK))
+
+    def charge(self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray) -> None:
+        """Write down that ratings pay, all of them or none. It is on the disk when this returns; send after it.
+
+        Args:
+            entry: What they pay for.
+            ratings: The table that ``chosen`` are positions in.
+            chosen: Which ratings pay.
+            epsilons: What each pays; infinite where nothing is hidden (``status`` none), which takes a policy that
+                allows it.
+
+        Raises:
+            PrivacyError: A rating, or a user's ratings together, would spend more than the policy allows. Nothing is
+                written then.
+            StorageError: The disk refused. Nothing is written then.
+        """
+        positions, pays = np.asarray(chosen), np.asarray(epsilons, np.float64)
+        if positions.ndim != 1 or positions.dtype.kind not in "iu" or positions.shape != pays.shape:
+            raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
+        if len(np.unique(positions)) != len(positions) or bool(np.isnan(pays).any() or (pays <= 0).any()):
+            raise PrivacyError("a charge names each rating once, with an epsilon above 0")
+        if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
+            raise PrivacyError("what hides nothing costs infinitely much, and only that does")
+        paying = ratings.take(positions)
+        users = [str(one) for one in paying.user_ids.tolist()]
+        items = [str(one) for one in paying.item_ids.tolist()]
+        charges = np.empty(len(pays), _CHARGES)
+        charges["user"] = _tags([self._rated.user_tag(user) for user in users])
+        charges["pair"] = _tags([self._rated.pair_tag(*pair) for pair in zip(users, items, strict=True)])
+        charges["epsilon"] = pays
+        with self._database.transaction():
+            policy = self._policy()
+            weights = self._weights(users, items)
+            if entry.status == "none":
+                if not policy.allow_unprotected:
+                    raise PrivacyError("the policy does not allow what hides nothing (allow_unprotected = false)")
+            else:
+                self._check_ratings(charges, weights, policy)
+                self._check_totals(charges, policy)
+            self._write(
+                msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())), charges.tobytes()
+            )
+
+    def note(self, entry: Entry) -> None:
+        """Write down something that costs nothing more."""
+        with self._database.transaction():
+            self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), None)
+
+    def entries(self) -> list[Entry]:
+        """Everything, in the order in which it happened."""
+        rows = self._database.execute("SELECT number, entry FROM ledger ORDER BY number")
+        return [self._entry(number, sealed) for number, sealed in rows]
+
+    def paid_in(self, run: str, ratings: Ratings) -> np.ndarray:
+        """What each rating has paid in one run (hex): 0 for those that were not part of it."""
+        return self._look_up(ratings, self._sums("pair", run))
+
+    def spent_total(self) -> float:
+        """What the ratings of one user have paid together; in a silo, of the user who has paid most."""
+        return max(self._sums("user").values(), default=0.0)
+
+    def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
+        spent = self._sums("pair")
+        before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
+        over = int(np.count_nonzero(before + charges["epsilon"] > weights * policy.epsilon * (1 + SLACK)))
+        over_run = int(np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK)))
+        if over or over_run:
+            raise PrivacyError(
+                f"{max(over, over_run)} of {len(charges)} ratings would spend more than the policy allows "
+                f"({'over their whole life' if over else 'in one run'}); nothing was charged and nothing may be sent"
+            )
+
+    def _check_totals(self, charges: np.ndarray, policy: Policy) -> None:
+        if policy.max_total is None:
+            return
+        totals = self._sums("user")
+        for tag, epsilon in zip(_keys(charges["user"]), charges["epsilon"].tolist(), strict=True):
+            totals[tag] = totals.get(tag, 0.0) + epsilon
+        if any(totals[tag] > policy.max_total * (1 + SLACK) for tag in set(_keys(charges["user"]))):
+            raise PrivacyError(
+                f"a user's ratings together would spend more than the policy allows (max_total = {policy.max_total:g})"
+                "; nothing was charged and nothing may be sent"
+            )
+
+    def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
+        """Weights as they are in the store now, whatever table the caller holds."""
+        betas, gammas = self._rated.betas(), self._rated.gammas()
+        own = {(one.user, one.item): one.weight for one in self._rated.records()}
+        found = []
+        for pair in zip(users, items, strict=True):
+            if pair not in own:
+                raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
+            weight = own[pair]
+            found.append(betas[pair[0]] * gammas.get(pair[1], 1.0) if weight is None else weight)
+        return np.array(found)
+
+    def _spent_by(self, ratings: Ratings) -> np.ndarray:
+        return self._look_up(ratings, self._sums("pair"))
+
+    def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
+        if not sums:
+            return np.zeros(len(ratings))
+        pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
+        return np.fromiter((sums.get(self._rated.pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
+
+    def _sums(self, by: Literal["user", "pair"], run: str | None = None) -> dict[bytes, float]:
+        """What was paid, by tag. Read from the file each time: it is never out of date, and it is rarely needed."""
+        found: dict[bytes, float] = {}
+        rows = self._database.execute(
+            "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
+        )
+        for number, entry, sealed in rows:
+            if run is not None and self._entry(number, entry).run != run:
+                continue
+            data = self._vault.open(sealed, b"charges" + _bytes(number))
+            if len(data) % _CHARGES.itemsize:
+                raise StorageError("a ledger entry has the wrong length: the store is damaged")
+            charges = np.frombuffer(data, _CHARGES)
+            for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
+                found[tag] = found.get(tag, 0.0) + epsilon
+        return found
+
+    def _write(self, entry: Entry, charges: bytes | None) -> None:
+        rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
+        number = int(rows[0][0])
+        stamped = msgspec.structs.replace(entry, at=self._clock())
+        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), b"ledger" + _bytes(number))
+        paid = None if charges is None else self._vault.seal(charges, b"charges" + _bytes(number))
+        self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
+
+    def _entry(self, number: int, sealed: bytes) -> Entry:
+        try:
+            return msgspec.msgpack.decode(self._vault.open(sealed, b"ledger" + _bytes(number)), type=Entry)
+        except msgspec.MsgspecError:
+            raise StorageError("a ledger entry cannot be read: the store is damaged") from None
+
+
+def _tags(tags: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(tags), f"V{TAG_BYTES}")
+
+
+def _keys(column: np.ndarray) -> list[bytes]:
+    return [one.tobytes() for one in column]
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(8, "big")

@@ -1,0 +1,178 @@
+"""What a device agrees to, whatever the recommender says. A person can read and write it as a TOML file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.protocol.federation import Method, Terms
+
+if TYPE_CHECKING:
+    from hdpmf.secure_sum import SumPolicy
+
+Standing = Literal["proved", "nominal", "none"]
+
+_PROVED = {("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdpmf-paid", "sums")}
+_UNPROTECTED = {("mf", "messages"), ("mf", "sums"), ("hdpmf-paid", "messages"), ("hdp-sum", "messages")}
+
+
+def standing(method: str, view: str) -> Standing:
+    """What an epsilon is worth for a method where the recommender sees ``messages`` or ``sums``.
+
+    ``proved``: it holds. ``nominal``: it counts one channel of several and is no guarantee. ``none``: nothing is
+    hidden.
+    """
+    if (method, view) in _PROVED:
+        return "proved"
+    return "none" if (method, view) in _UNPROTECTED else "nominal"
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a device agrees to.
+
+    Attributes:
+        methods: The methods that it takes part in.
+        allow_nominal: Also where the epsilon is nominal, that is no guarantee.
+        allow_unprotected: Also where nothing is hidden (``mf``).
+        require_sums: Only where the recommender sees sums over devices.
+        epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs together; a rating of
+            weight W has W times this.
+        max_total: Most that all ratings of one user may spend together, ever; None sets no limit.
+        max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
+        max_rounds: Rounds of a run.
+        min_participants: Users whose noise is in every sum.
+        min_devices: Devices that a sum is over.
+        min_raters: Items with fewer raters are left out by this device.
+        threshold_fraction: More than this part of a device's neighbours must survive a secure sum, as ``"2/3"``.
+        min_neighbours: Neighbours in a secure sum.
+    """
+
+    methods: tuple[Method, ...] = ("hdp-sum", "hdp-bit", "hdpmf-paid")
+    allow_nominal: bool = False
+    allow_unprotected: bool = False
+    require_sums: bool = False
+    epsilon: float = 1.0
+    max_total: float | None = None
+    max_epsilon_per_run: float | None = None
+    max_rounds: int = 200
+    min_participants: int = 16
+    min_devices: int = 16
+    min_raters: int = 1
+    threshold_fraction: str = "2/3"
+    min_neighbours: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "max_total", "max_epsilon_per_run"):
+            number = getattr(self, name)
+            if number is not None and not (math.isfinite(number) and number > 0):
+                raise ConfigError(f"policy: {name} must be a positive number")
+        for name, least in (
+            ("max_rounds", 1),
+            ("min_participants", 2),
+            ("min_devices", 2),
+            ("min_raters", 1),
+            ("min_neighbours", 1),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigError(f"policy: {name} must be {least} or more")
+        if not Fraction(1, 2) <= self.fraction < 1:
+            raise ConfigError("policy: threshold_fraction must be from 1/2 to less than 1, as '2/3'")
+
+    @property
+    def fraction(self) -> Fraction:
+        """``threshold_fraction`` as a number."""
+        try:
+            return Fraction(self.threshold_fraction)
+        except (ValueError, ZeroDivisionError):
+            raise ConfigError("policy: threshold_fraction must be a fraction, as '2/3'") from None
+
+    @property
+    def epsilon_per_run(self) -> float:
+        """Most that one run may ask of a rating of weight 1."""
+        return self.epsilon if self.max_epsilon_per_run is None else min(self.epsilon, self.max_epsilon_per_run)
+
+    def check(self, terms: Terms) -> None:
+        """Raise PrivacyError, with the reason, if a run asks for more than this device agrees to."""
+        if terms.method not in self.methods:
+            raise PrivacyError(f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})")
+        worth = standing(terms.method, terms.view)
+        if worth == "none" and not self.allow_unprotected:
+            raise PrivacyError(
+                f"the policy does not allow {terms.method} where the recommender sees {terms.view}: nothing is hidden"
+            )
+        if worth == "nominal" and not self.allow_nominal:
+            raise PrivacyError(f"the policy does not allow {terms.method}: its epsilon is nominal, no guarantee")
+        if self.require_sums and terms.view != "sums":
+            raise PrivacyError("the policy asks for secure sums; this run would show single messages")
+        if terms.rounds > self.max_rounds:
+            raise PrivacyError(f"the run has {terms.rounds} rounds; the policy allows {self.max_rounds}")
+        if worth != "none" and terms.epsilon > self.epsilon_per_run:
+            raise PrivacyError(
+                f"the run asks for epsilon {terms.epsilon:g}; the policy allows {self.epsilon_per_run:g}"
+            )
+        if terms.view == "sums" and terms.minimum < self.min_participants:
+            raise PrivacyError(
+                f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_participants}"
+            )
+
+    def sum_policy(self) -> SumPolicy:
+        """What this device insists on in a secure sum."""
+        from hdpmf.secure_sum import SumPolicy
+
+        return SumPolicy(
+            min_survivors=self.min_devices,
+            min_neighbours=self.min_neighbours,
+            threshold_fraction=self.fraction,
+        )
+
+    def to_toml(self) -> str:
+        """As a file for people."""
+        lines = ["# What this device agrees to, whatever a recommender says. Comments say what a line means.", ""]
+        for name, meaning in _MEANINGS.items():
+            value = getattr(self, name)
+            lines += [f"# {meaning}", f"# {name} = (no limit)" if value is None else f"{name} = {_toml(value)}", ""]
+        return "\n".join(lines)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Policy:
+        """Read such a file; what it leaves out stays as it is by default.
+
+        Raises:
+            ConfigError: It is no TOML, or has a line that makes no sense.
+        """
+        try:
+            return msgspec.convert(tomllib.loads(text), cls)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"policy: not a TOML file ({error})") from error
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"policy: {error}") from error
+
+
+_MEANINGS = {
+    "methods": f"Methods that this device takes part in, of: {', '.join(get_args(Method))}.",
+    "allow_nominal": "Take part where the epsilon is nominal: it counts one channel of several and is no guarantee.",
+    "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the ratings.",
+    "require_sums": "Only where the recommender sees sums over devices, never single messages.",
+    "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs together.",
+    "max_total": "Most that all ratings of one user may spend together, ever.",
+    "max_epsilon_per_run": "Most epsilon that one run may ask for.",
+    "max_rounds": "Most rounds of a run.",
+    "min_participants": "Users, at least, whose noise is in every sum.",
+    "min_devices": "Devices, at least, that a sum is over.",
+    "min_raters": "Items with fewer raters are left out by this device.",
+    "threshold_fraction": "More than this part of a device's neighbours must survive a secure sum.",
+    "min_neighbours": "Neighbours of a device in a secure sum, at least (or everyone).",
+}
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{one}"' for one in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -1,0 +1,82 @@
+"""What a device has pinned of the outside world: the item table and the roster. Nothing private is in here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from hdpmf.errors import ProtocolError, StorageError
+from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.secure_sum import Roster
+
+_MOST_USERS = 1 << 31
+
+
+class PinnedCatalogue:
+    """An item table, checked, with what is computed from it once.
+
+    Attributes:
+        table: As it was sent.
+        known: The same, to compute with.
+        digest: Of everything in it. The fingerprint leaves out titles and the scale; this does not.
+        positions: The position of each item, by the text of its id.
+    """
+
+    def __init__(self, table: CatalogueTable, digest: bytes) -> None:
+        self.table = table
+        self.digest = digest
+        self.known: KnownItems = known_items(table)
+        self.positions = {str(one): position for position, one in enumerate(self.known.items.ids.tolist())}
+
+    def __repr__(self) -> str:
+        return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
+
+    def fits(self, value: float) -> bool:
+        """Whether a rating is on the scale, and on one of its steps."""
+        scale = self.known.scale
+        if not scale.low <= value <= scale.high:
+            return False
+        steps = 0.0 if scale.step is None else (value - scale.low) / scale.step
+        return abs(steps - round(steps)) < 1e-6
+
+
+_KNOWN: WeakValueDictionary[bytes, PinnedCatalogue] = WeakValueDictionary()
+
+
+def pinned(data: bytes) -> PinnedCatalogue:
+    """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
+    digest = sha256(data).digest()
+    found = _KNOWN.get(digest)
+    if found is None:
+        try:
+            table = msgspec.msgpack.decode(data, type=CatalogueTable)
+        except (msgspec.MsgspecError, ProtocolError) as error:
+            raise StorageError("the pinned item table cannot be read: the store is damaged") from error
+        found = PinnedCatalogue(table, digest)
+        _KNOWN[digest] = found
+    return found
+
+
+class PinnedRoster:
+    """The devices that may take part, and how many users each speaks for.
+
+    Attributes:
+        roster: Their public keys.
+        users: Users behind each.
+    """
+
+    def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
+        self.roster = Roster(keys)
+        self.users = tuple(int(one) for one in users)
+        if len(self.users) != len(self.roster) or not all(1 <= one < _MOST_USERS for one in self.users):
+            raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
+
+    def __len__(self) -> int:
+        return len(self.roster)
+
+    def __repr__(self) -> str:
+        return f"PinnedRoster({len(self)} devices)"

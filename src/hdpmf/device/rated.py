@@ -1,0 +1,265 @@
+"""The ratings and privacy weights in a device's file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from hdpmf.device.database import Database
+from hdpmf.device.public import PinnedCatalogue
+from hdpmf.device.vault import Vault
+from hdpmf.errors import PrivacyError, RatingsError, StorageError, UnknownIdError
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.ratings import IdIndex, Ratings
+
+ME = "me"
+_MAX_ID_LENGTH = 256
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """A rating as it lies in the file: one per user and item. ``weight`` overrides the product of the two weights."""
+
+    user: str
+    item: str
+    value: float
+    weight: float | None = None
+
+    def __repr__(self) -> str:
+        return "Record(...)"
+
+
+class _Weight(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    weight: float | None
+
+    def __repr__(self) -> str:
+        return "_Weight(...)"
+
+
+_RECORD = msgspec.msgpack.Decoder(Record)
+_WEIGHT = msgspec.msgpack.Decoder(_Weight)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RatedTable:
+    """Ratings and their weights over a catalogue, and how many ratings it has no place for."""
+
+    ratings: Ratings
+    weights: PrivacyWeights
+    n_left_out: int
+
+
+class RatedItems:
+    """Ratings and weights, sealed one by one.
+
+    Attributes:
+        changes: How often this process has written any.
+    """
+
+    def __init__(self, database: Database, vault: Vault, users: int) -> None:
+        self._database = database
+        self._vault = vault
+        self._users = users
+        self.changes = 0
+
+    def pair_tag(self, user: str, item: str) -> bytes:
+        """What the ledger and the file call a rating. It stays the same when the rating changes, goes or returns."""
+        return self._vault.tag(b"pair", user, item)
+
+    def user_tag(self, user: str) -> bytes:
+        """What the ledger and the file call a user."""
+        return self._vault.tag(b"user", user)
+
+    def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
+        """Add ratings, replacing those of the same user and item (whose own weight stays, where none is given)."""
+        for record in records:
+            _check_id(record.user, "user")
+            _check_id(record.item, "item")
+            if not math.isfinite(record.value):
+                raise RatingsError("a rating must be a number")
+            if catalogue is not None and record.item in catalogue.positions and not catalogue.fits(record.value):
+                raise RatingsError(f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed")
+        with self._database.transaction():
+            self._admit({record.user for record in records})
+            if len(records) == 1 and records[0].weight is None:
+                before = self.find(records[0].user, records[0].item)
+                if before is not None:
+                    records = [msgspec.structs.replace(records[0], weight=before.weight)]
+            self._write("ratings", ((self.pair_tag(one.user, one.item), one) for one in records))
+
+    def remove(self, user: str, item: str) -> None:
+        """Take a rating out of the file."""
+        with self._database.transaction():
+            if self.find(user, item) is None:
+                raise UnknownIdError("there is no such rating here, so nothing was removed")
+            self.changes += 1
+            self._database.execute("DELETE FROM ratings WHERE tag = ?", (self.pair_tag(user, item),))
+
+    def put_table(self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None) -> None:
+        """Add the ratings of a table, with a weight for each where they are given. Ids become text."""
+        own = [None] * len(ratings) if weights is None else weights.tolist()
+        columns = (ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), own)
+        self.put([Record(str(u), str(i), value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)
+
+    def weigh_table(self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None) -> None:
+        """Set the weights of a table's users, items and, where they have their own, ratings."""
+        beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+        users, items = ratings.users.ids, ratings.items.ids
+        with self._database.transaction():
+            self.weigh(
+                {str(users[code]): float(beta[code]) for code in sorted(set(ratings.user_codes.tolist()))},
+                {str(items[code]): float(gamma[code]) for code in sorted(set(ratings.item_codes.tolist()))},
+            )
+            if weights.rating_weights is not None:
+                self.put_table(ratings, catalogue, weights.for_ratings(ratings))
+
+    def find(self, user: str, item: str) -> Record | None:
+        """The rating of an item by a user."""
+        tag = self.pair_tag(user, item)
+        rows = self._database.execute("SELECT sealed FROM ratings WHERE tag = ?", (tag,))
+        return self._record(tag, rows[0][0]) if rows else None
+
+    def records(self) -> list[Record]:
+        """All ratings, by user and item."""
+        rows = self._database.execute("SELECT tag, sealed FROM ratings")
+        return sorted((self._record(tag, sealed) for tag, sealed in rows), key=lambda one: (one.user, one.item))
+
+    def count(self) -> int:
+        """How many ratings there are."""
+        return int(self._database.execute("SELECT count(*) FROM ratings")[0][0])
+
+    def weigh(self, betas: Mapping[str, float], gammas: Mapping[str, float]) -> None:
+        """Set the privacy weights of users and of items."""
+        with self._database.transaction():
+            self._admit(set(betas))
+            self._write(
+                "people", [(self.user_tag(user), _Weight(user, _checked(beta))) for user, beta in betas.items()]
+            )
+            known = self.gammas()
+            for item in gammas:
+                _check_id(item, "item")
+            # Items without a weight of their own have 1; most have, and there are many.
+            changed = {item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)}
+            self._write("items", [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()])
+
+    def betas(self) -> dict[str, float]:
+        """The weight of every user here."""
+        return {one.name: 1.0 if one.weight is None else one.weight for one in self._weights("people")}
+
+    def gammas(self) -> dict[str, float]:
+        """The weight of the items that have one."""
+        return {one.name: 1.0 if one.weight is None else one.weight for one in self._weights("items")}
+
+    def clear(self) -> None:
+        """Take all ratings, users and weights out of the file."""
+        with self._database.transaction():
+            self.changes += 1
+            for table in ("ratings", "people", "items"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
+
+    def table(self, catalogue: PinnedCatalogue) -> RatedTable:
+        """Ratings and weights over a catalogue."""
+        betas, gammas = self.betas() or {ME: 1.0}, self.gammas()
+        users = IdIndex(sorted(betas))
+        user_codes = {name: code for code, name in enumerate(users.ids.tolist())}
+        found, left_out = [], 0
+        for one in self.records():
+            position = catalogue.positions.get(one.item)
+            if position is None or not catalogue.fits(one.value):
+                left_out += 1
+            else:
+                found.append((user_codes[one.user], position, one.value, one.weight))
+        found.sort(key=lambda row: row[:2])
+        beta = np.array([betas[name] for name in users.ids.tolist()])
+        items = catalogue.known.items
+        gamma = np.ones(len(items))
+        for name, weight in gammas.items():
+            if name in catalogue.positions:
+                gamma[catalogue.positions[name]] = weight
+        ratings = _ratings(found, users, catalogue)
+        own = None
+        if any(row[3] is not None for row in found):
+            own = np.array([beta[u] * gamma[i] if w is None else w for u, i, _, w in found])
+        return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, own), left_out)
+
+    def _admit(self, users: set[str]) -> None:
+        """Know these users from now on, if there is room for them."""
+        for user in sorted(users):
+            _check_id(user, "user")
+            tag = self.user_tag(user)
+            if self._database.execute("SELECT 1 FROM people WHERE tag = ?", (tag,)):
+                continue
+            if self._database.execute("SELECT count(*) FROM people")[0][0] >= self._users:
+                raise RatingsError(
+                    f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, and the noise that "
+                    "it adds depends on that; make one with more (hdpmf device init --users N)"
+                )
+            self._write("people", [(tag, _Weight(user, None))])
+
+    def _item_tag(self, item: str) -> bytes:
+        return self._vault.tag(b"item", item)
+
+    def _write(self, table: str, rows: Iterable[tuple[bytes, Record | _Weight]]) -> None:
+        self.changes += 1
+        seal, encode = self._vault.seal, msgspec.msgpack.encode
+        self._database.execute_many(
+            f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
+            ((tag, seal(encode(one), table.encode() + tag)) for tag, one in rows),
+        )
+
+    def _record(self, tag: bytes, sealed: bytes) -> Record:
+        return _decoded(_RECORD, self._vault.open(sealed, b"ratings" + tag))
+
+    def _weights(self, table: str) -> Iterator[_Weight]:
+        rows = self._database.execute(f"SELECT tag, sealed FROM {table}")  # noqa: S608  # a name of ours
+        for tag, sealed in rows:
+            yield _decoded(_WEIGHT, self._vault.open(sealed, table.encode() + tag))
+
+
+def _ratings(
+    rows: Sequence[tuple[int, int, float, float | None]], users: IdIndex, catalogue: PinnedCatalogue
+) -> Ratings:
+    empty, known = not rows, catalogue.known
+    # A table read from outside must not be empty, one cut from another may be: a device without ratings takes part too.
+    columns = list(zip(*(rows or [(0, 0, known.scale.low, None)]), strict=True))
+    made = Ratings(
+        users=users,
+        items=known.items,
+        user_codes=np.array(columns[0], np.int32),
+        item_codes=np.array(columns[1], np.int32),
+        values=np.array(columns[2], np.float32),
+        scale=known.scale,
+        item_table=known.item_table,
+        name="this device",
+    )
+    return made.take(np.zeros(1, bool)) if empty else made
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError:
+        raise StorageError("a record cannot be read: the store is damaged") from None
+
+
+def _check_id(text: str, kind: str) -> None:
+    if not text or len(text) > _MAX_ID_LENGTH or "\0" in text:
+        raise RatingsError(f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL")
+
+
+def _checked(weight: float) -> float:
+    if not 0 < weight <= 1:
+        raise PrivacyError("a privacy weight must be above 0 and at most 1: 1 allows all of epsilon, less allows less")
+    return float(weight)
+
+
+def _scale_words(catalogue: PinnedCatalogue) -> str:
+    scale = catalogue.known.scale
+    return f"{scale}" if scale.step is None else f"{scale} in steps of {scale.step:g}"

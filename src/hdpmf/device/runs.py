@@ -1,0 +1,63 @@
+"""The run under way, as the agent keeps it, and what was answered: so that a killed device goes on where it was."""
+
+from __future__ import annotations
+
+from hdpmf.device.database import Database
+from hdpmf.device.vault import Vault
+
+
+class Runs:
+    """States and replies, by run."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+
+    def save(self, run: bytes, data: bytes) -> None:
+        """Keep the state of a run, which is the current one from now on."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM states WHERE run = ?", (run,))
+            sealed = self._vault.seal(data, b"states" + run)
+            self._database.execute("INSERT INTO states (run, sealed) VALUES (?, ?)", (run, sealed))
+
+    def load(self, run: bytes) -> bytes | None:
+        """The state of a run."""
+        rows = self._database.execute("SELECT sealed FROM states WHERE run = ?", (run,))
+        return self._vault.open(rows[0][0], b"states" + run) if rows else None
+
+    def current(self) -> bytes | None:
+        """The run whose state was saved last."""
+        rows = self._database.execute("SELECT run FROM states ORDER BY number DESC LIMIT 1")
+        return bytes(rows[0][0]) if rows else None
+
+    def drop(self, run: bytes) -> None:
+        """Forget a run and what was answered in it."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM states WHERE run = ?", (run,))
+            self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
+
+    def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
+        """Keep the answer to a request before it is sent. Answers of earlier jobs of the run are over and go."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM replies WHERE run = ? AND number < ?", (run, number))
+            self._database.execute(
+                "INSERT INTO replies VALUES (?, ?, ?, ?)",
+                (run, number, request, self._vault.seal(reply, _place(run, number, request))),
+            )
+
+    def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
+        """The answer that was given to exactly this request."""
+        rows = self._database.execute(
+            "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?", (run, number, request)
+        )
+        return self._vault.open(rows[0][0], _place(run, number, request)) if rows else None
+
+    def clear(self) -> None:
+        """Forget all runs."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM states")
+            self._database.execute("DELETE FROM replies")
+
+
+def _place(run: bytes, number: int, request: bytes) -> bytes:
+    return b"replies" + run + number.to_bytes(8, "big") + request

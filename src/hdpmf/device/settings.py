@@ -1,0 +1,59 @@
+"""Small things in a device's file, each under a name."""
+
+from __future__ import annotations
+
+from hdpmf.device.database import Database
+from hdpmf.device.vault import Vault
+from hdpmf.errors import StorageError
+
+_HEADER = "header"
+
+
+class Settings:
+    """Named values, sealed, but for the vault's header."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+
+    def get(self, name: str) -> bytes | None:
+        """What is under this name."""
+        rows = self._database.execute("SELECT sealed FROM settings WHERE name = ?", (name,))
+        return self._vault.open(rows[0][0], _place(name)) if rows else None
+
+    def need(self, name: str) -> bytes:
+        """What must be under this name."""
+        found = self.get(name)
+        if found is None:
+            raise StorageError(f"the store has no {name}: it is damaged")
+        return found
+
+    def set(self, name: str, value: bytes) -> None:
+        """Put a value under this name."""
+        with self._database.transaction():
+            self._database.execute(
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, self._vault.seal(value, _place(name)))
+            )
+
+    def drop(self, *names: str) -> None:
+        """Take values out of the file."""
+        with self._database.transaction():
+            for name in names:
+                self._database.execute("DELETE FROM settings WHERE name = ?", (name,))
+
+
+def write_header(database: Database, vault: Vault) -> None:
+    """Say in the file how its vault is opened."""
+    database.execute("INSERT INTO settings VALUES (?, ?)", (_HEADER, vault.header()))
+
+
+def read_header(database: Database) -> bytes:
+    """How the file's vault is opened."""
+    rows = database.execute("SELECT sealed FROM settings WHERE name = ?", (_HEADER,))
+    if not rows:
+        raise StorageError(f"{database.path} has no header: it is damaged")
+    return bytes(rows[0][0])
+
+
+def _place(name: str) -> bytes:
+    return b"settings" + name.encode()

@@ -1,0 +1,356 @@
+"""The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in one SQLite file.
+
+The file is readable by its owner only and, with a passphrase, sealed (see ``vault``). Each method is one commit, on
+the disk when it returns; ``transaction`` makes one of several. A process that is killed at any instant leaves all that
+was committed and nothing else. Several commands may use a file at a time; one of them may answer a recommender.
+
+A copy of the file that is put back later has forgotten what was sent since: the ledger can protect against everything
+but that. Do not restore old copies of a store that has been used; make a new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from hdpmf.device.database import Database
+from hdpmf.device.ledger import Ledger
+from hdpmf.device.policy import Policy
+from hdpmf.device.public import PinnedCatalogue, PinnedRoster, pinned
+from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
+from hdpmf.device.runs import Runs
+from hdpmf.device.settings import Settings, read_header, write_header
+from hdpmf.device.vault import Vault
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.ratings import Ratings
+from hdpmf.secure_sum import DeviceIdentity
+
+_IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users", "catalogue", "roster"
+MODEL = "model"
+"""Under this name of `put` the agent keeps the model and the user vectors (see ``local_model``)."""
+_OWN = "own:"  # before the names of `put`, so that they never meet ours
+_RosterFields = tuple[list[bytes], list[int]]
+
+
+class DeviceStore:
+    """A device's store; use it as a context manager. Make one with `create` or `open`.
+
+    Attributes:
+        users: Users that this device speaks for.
+        identity: The device's signing key.
+        ledger: What was sent and paid.
+    """
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        self._settings = Settings(database, vault)
+        self.users = msgspec.msgpack.decode(self._settings.need(_USERS), type=int)
+        self.identity = DeviceIdentity(self._settings.need(_IDENTITY))
+        self._rated = RatedItems(database, vault, self.users)
+        self._runs = Runs(database, vault)
+        self.ledger = Ledger(database, vault, self._rated, lambda: self.policy)
+        self._pinned: PinnedCatalogue | None = None
+        self._table: RatedTable | None = None
+        self._read_at: tuple[int, ...] = ()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        users: int = 1,
+        passphrase: str | None = None,
+        policy: Policy | None = None,
+    ) -> DeviceStore:
+        """Make a store with a new identity.
+
+        Args:
+            path: The file, which must not exist; ``":memory:"`` for simulation.
+            users: Users that this device speaks for: 1 for a person's, more for a silo.
+            passphrase: Seal everything with it.
+            policy: What the device agrees to.
+
+        Raises:
+            ConfigError: There is a file already.
+            StorageError: The disk refused.
+        """
+        if users < 1:
+            raise ConfigError("a device speaks for 1 user or more")
+        vault = Vault.new(passphrase)
+        database = Database(path, make=True)
+        try:
+            with database.transaction():
+                database.lay_tables()
+                write_header(database, vault)
+                settings = Settings(database, vault)
+                settings.set(_USERS, msgspec.msgpack.encode(users))
+                settings.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
+                settings.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
+            return cls(database, vault)
+        except BaseException:
+            with suppress(OSError):
+                database.remove()
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, passphrase: str | None = None, serving: bool = False) -> DeviceStore:
+        """Open a store.
+
+        Args:
+            path: The file.
+            passphrase: Where it is encrypted.
+            serving: To answer a recommender: one process at a time may.
+
+        Raises:
+            ConfigError: There is no such file, or it is something else, or of a newer hdpmf.
+            PrivacyError: The passphrase is wrong or missing.
+            StorageError: It is damaged, in use by another process that serves, or the disk refused.
+        """
+        database = Database(path)
+        try:
+            made = cls(database, Vault.unlock(read_header(database), passphrase))
+            if serving:
+                database.serve()
+            return made
+        except BaseException:
+            database.close()
+            raise
+
+    @staticmethod
+    def is_encrypted(path: str | os.PathLike[str]) -> bool:
+        """Whether a store needs a passphrase."""
+        database = Database(path)
+        try:
+            return Vault.needs_passphrase(read_header(database))
+        finally:
+            database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"DeviceStore({self.identity.public.hex()[:16]})"
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._database.close()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything inside is one commit; an error undoes all of it."""
+        return self._database.transaction()
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether there is a passphrase."""
+        return self._vault.is_encrypted
+
+    @property
+    def policy(self) -> Policy:
+        """What this device agrees to."""
+        return msgspec.msgpack.decode(self._settings.need(_POLICY), type=Policy)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Agree to something else from now on."""
+        self._settings.set(_POLICY, msgspec.msgpack.encode(policy))
+
+    # Ratings and weights
+
+    def rate(self, item: str, value: float, *, user: str = ME) -> None:
+        """Add or change a rating. Once a catalogue is pinned, it has to be on its scale."""
+        self._rated.put([Record(user, item, float(value))], self.pinned_catalogue)
+
+    def remove(self, item: str, *, user: str = ME) -> None:
+        """Take a rating out. What it has spent stays spent, also if it comes back."""
+        self._rated.remove(user, item)
+
+    def add(self, ratings: Ratings) -> None:
+        """Add many ratings, for a silo or a simulation. Ids become text."""
+        self._rated.put_table(ratings, self.pinned_catalogue)
+
+    def set_weight(
+        self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
+    ) -> None:
+        """Set the privacy weight of a user (``beta``), of an item (``gamma``), or both."""
+        if (item is None) != (gamma is None):
+            raise ConfigError("an item's weight needs both item and gamma")
+        betas = {} if beta is None else {user: beta}
+        self._rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
+
+    def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
+        """Set the weights of the users, items and ratings of a table, which was given to `add` before."""
+        self._rated.weigh_table(weights, ratings, self.pinned_catalogue)
+
+    def ratings(self) -> Ratings:
+        """The ratings over the pinned catalogue's items. Those that it has no place for are left out."""
+        return self._over_catalogue().ratings
+
+    def weights(self) -> PrivacyWeights:
+        """The privacy weights of `ratings`."""
+        return self._over_catalogue().weights
+
+    @property
+    def n_left_out(self) -> int:
+        """Ratings of items that the catalogue does not have, or off its scale."""
+        return self._over_catalogue().n_left_out
+
+    @property
+    def n_ratings(self) -> int:
+        """All ratings in the store."""
+        return self._rated.count()
+
+    def records(self) -> list[Record]:
+        """All ratings in the store, with or without a catalogue. For this device's owner only."""
+        return self._rated.records()
+
+    # What is pinned
+
+    def pin_catalogue(self, table: CatalogueTable) -> str:
+        """Pin the item table; its fingerprint. The same one may come again, another may not.
+
+        Raises:
+            ProtocolError: Another one is pinned, or this one cannot be used.
+        """
+        data = msgspec.msgpack.encode(table)
+        found = pinned(data)
+        with self.transaction():
+            known = self.pinned_catalogue
+            if known is not None and known.digest != found.digest:
+                raise ProtocolError(
+                    "another item table is pinned here; to take a new one, this device's owner first forgets the old "
+                    "one (hdpmf device forget --model)"
+                )
+            if known is None:
+                # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
+                self._settings.set(_CATALOGUE, found.digest if self._database.in_memory else data)
+                self._pinned, self._table = found, None
+        return found.known.fingerprint
+
+    @property
+    def pinned_catalogue(self) -> PinnedCatalogue | None:
+        """The pinned item table with all that is computed from it."""
+        self._refresh()
+        if self._pinned is None and not self._database.in_memory:
+            data = self._settings.get(_CATALOGUE)
+            self._pinned = None if data is None else pinned(data)
+        return self._pinned
+
+    @property
+    def catalogue(self) -> CatalogueTable | None:
+        """The pinned item table."""
+        found = self.pinned_catalogue
+        return None if found is None else found.table
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the pinned item table."""
+        found = self.pinned_catalogue
+        return None if found is None else found.known.fingerprint
+
+    def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
+        """Pin the devices that may take part, in place of those before: for the owner, never for a message.
+
+        Raises:
+            SecureSumError: It is no roster, or this device is not on it.
+            ProtocolError: It says something else about this device than this device does.
+        """
+        found = PinnedRoster(keys, users)
+        if found.users[found.roster.place(self.identity.public)] != self.users:
+            raise ProtocolError(
+                f"the roster has another number of users for this device, which speaks for {self.users}"
+            )
+        self._settings.set(_ROSTER, msgspec.msgpack.encode((list(found.roster.keys), list(found.users))))
+        return found
+
+    @property
+    def roster(self) -> PinnedRoster | None:
+        """The pinned roster."""
+        data = self._settings.get(_ROSTER)
+        return None if data is None else PinnedRoster(*msgspec.msgpack.decode(data, type=_RosterFields))
+
+    def get(self, key: str) -> bytes | None:
+        """A small thing that was put here."""
+        return self._settings.get(_OWN + key)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a small thing, sealed."""
+        self._settings.set(_OWN + key, value)
+
+    # The run under way
+
+    def save_state(self, run: bytes, data: bytes) -> None:
+        """Keep the state of a run, which is the current one from now on."""
+        self._runs.save(run, data)
+
+    def load_state(self, run: bytes) -> bytes | None:
+        """The state of a run."""
+        return self._runs.load(run)
+
+    def current_run(self) -> bytes | None:
+        """The run whose state was saved last."""
+        return self._runs.current()
+
+    def drop_state(self, run: bytes) -> None:
+        """Forget a run and what was answered in it. The ledger keeps its entries."""
+        self._runs.drop(run)
+
+    def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
+        """Keep a reply before it is sent, by the digest of the request."""
+        self._runs.put_reply(run, number, request, reply)
+
+    def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
+        """The reply that was given to exactly this request, so that a replay gets no new draw."""
+        return self._runs.reply_to(run, number, request)
+
+    # Forgetting
+
+    def forget(self, *, ratings: bool = False, model: bool = False) -> None:
+        """Take the user vectors and the run under way out of the file, for good. The ledger stays.
+
+        Args:
+            ratings: Also the ratings and their weights.
+            model: Also the item table.
+        """
+        with self.transaction():
+            self._runs.clear()
+            self._settings.drop(_OWN + MODEL, *([_CATALOGUE] if model else []))
+            self._table = None
+            if model:
+                self._pinned = None
+            if ratings:
+                self._rated.clear()
+        self._database.shred()
+
+    def destroy(self) -> None:
+        """Delete the file, with its identity and its ledger."""
+        self._database.remove()
+
+    # Inside
+
+    def _over_catalogue(self) -> RatedTable:
+        catalogue = self.pinned_catalogue  # refreshes what has changed
+        if catalogue is None:
+            raise ConfigError("no item table is pinned yet; it comes with the first conversation (hdpmf device join)")
+        if self._table is None:
+            self._table = self._rated.table(catalogue)
+        return self._table
+
+    def _refresh(self) -> None:
+        """Read anew what this process, a rollback or another command may have changed."""
+        now = (self._database.version(), self._database.rollbacks, self._rated.changes)
+        if now != self._read_at:
+            self._read_at, self._table = now, None
+            if not self._database.in_memory or self._settings.get(_CATALOGUE) is None:
+                self._pinned = None

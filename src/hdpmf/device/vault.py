@@ -1,0 +1,163 @@
+"""Sealing what a device keeps: with a passphrase nothing in its file can be read or changed unnoticed without it.
+
+A passphrase opens (scrypt) a random key; that key makes two others: one seals records (ChaCha20-Poly1305, a random
+nonce each, padded so that lengths say little), one makes tags (keyed BLAKE2b), by which a record is found without its
+item or user being readable. Without a passphrase records are stored as they are, and the tags' key lies beside them.
+
+What a sealed file still shows: how many records of each kind there are, about how large they are, and when they
+changed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from hashlib import blake2b, scrypt
+from typing import Literal
+
+import msgspec
+
+from hdpmf.errors import ConfigError, MissingExtraError, PrivacyError, StorageError
+
+KEY_BYTES = 32
+TAG_BYTES = 16
+_NONCE_BYTES = 12
+_PAD_TO = 64
+
+SCRYPT_COST = 1 << 17
+"""Of a new vault: 128 MB and about half a second for whoever tries one passphrase."""
+
+_MOST_COST = 1 << 20
+_BLOCK_SIZE = 8
+
+
+class _Header(msgspec.Struct, frozen=True):
+    """How to open the vault; it lies in the file unsealed."""
+
+    kind: Literal["plain", "scrypt"]
+    salt: bytes
+    cost: int
+    key: bytes  # plain: the key itself; scrypt: sealed by what the passphrase gives
+
+
+class Vault:
+    """Seals and opens records. Make one with `new` or `unlock`."""
+
+    def __init__(self, header: _Header, key: bytes) -> None:
+        self._header = header
+        self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
+        self._cipher = _Cipher(_derived(key, b"records")) if header.kind == "scrypt" else None
+
+    @classmethod
+    def new(cls, passphrase: str | None = None) -> Vault:
+        """A vault with a new key; without a passphrase it seals nothing."""
+        key = secrets.token_bytes(KEY_BYTES)
+        if passphrase is None:
+            return cls(_Header("plain", b"", 0, key), key)
+        if not passphrase:
+            raise ConfigError("an empty passphrase protects nothing; give one, or do without encryption")
+        salt, cost = secrets.token_bytes(16), SCRYPT_COST
+        wrapped = _Cipher(_stretched(passphrase, salt, cost)).seal(key, b"key")
+        return cls(_Header("scrypt", salt, cost, wrapped), key)
+
+    @classmethod
+    def unlock(cls, header: bytes, passphrase: str | None = None) -> Vault:
+        """The vault with this header.
+
+        Raises:
+            PrivacyError: The passphrase is wrong, or one is needed.
+            ConfigError: A passphrase is given where none is needed.
+            StorageError: The header is damaged.
+        """
+        found = _read(header)
+        if found.kind == "plain":
+            if passphrase is not None:
+                raise ConfigError("this store is not encrypted, so it needs no passphrase; leave it out")
+            return cls(found, found.key)
+        if passphrase is None:
+            raise PrivacyError("this store is encrypted; give its passphrase")
+        try:
+            key = _Cipher(_stretched(passphrase, found.salt, found.cost)).open(found.key, b"key")
+        except StorageError:
+            raise PrivacyError("the passphrase is wrong; nothing was opened") from None
+        return cls(found, key)
+
+    @staticmethod
+    def needs_passphrase(header: bytes) -> bool:
+        """Whether a vault with this header opens only with a passphrase."""
+        return _read(header).kind == "scrypt"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether there is a passphrase."""
+        return self._cipher is not None
+
+    def __repr__(self) -> str:
+        return f"Vault({'encrypted' if self.is_encrypted else 'plain'})"
+
+    def header(self) -> bytes:
+        """What `unlock` needs, besides the passphrase."""
+        return msgspec.msgpack.encode(self._header)
+
+    def seal(self, data: bytes, about: bytes) -> bytes:
+        """``data`` sealed for one place in the file, so that it cannot be moved to another."""
+        return data if self._cipher is None else self._cipher.seal(data, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        """What was sealed for this place, or a StorageError if a bit of it was changed."""
+        return sealed if self._cipher is None else self._cipher.open(sealed, about)
+
+    def tag(self, kind: bytes, *parts: str) -> bytes:
+        """A name for a record that says nothing about its parts to somebody without the key."""
+        maker = self._tags.copy()
+        maker.update(msgspec.msgpack.encode((kind, parts)))
+        return maker.digest()
+
+
+class _Cipher:
+    """ChaCha20-Poly1305 with random nonces: safe for some billions of records under one key."""
+
+    def __init__(self, key: bytes) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        except ImportError as error:
+            raise MissingExtraError(
+                "an encrypted store needs the package cryptography: pip install 'hdpmf[federation]'"
+            ) from error
+        self._invalid = InvalidTag
+        self._cipher = ChaCha20Poly1305(key)
+        self._nonce: Callable[[int], bytes] = secrets.token_bytes
+
+    def seal(self, data: bytes, about: bytes) -> bytes:
+        nonce = self._nonce(_NONCE_BYTES)
+        padded = data + b"\x80" + bytes(-(len(data) + 1) % _PAD_TO)
+        return nonce + self._cipher.encrypt(nonce, padded, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        try:
+            padded = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
+        except (self._invalid, ValueError):
+            raise StorageError("a sealed record does not open: the store is damaged or was tampered with") from None
+        return padded.rstrip(b"\0")[:-1]
+
+
+def _stretched(passphrase: str, salt: bytes, cost: int) -> bytes:
+    memory = 128 * _BLOCK_SIZE * cost + (1 << 20)
+    return scrypt(passphrase.encode(), salt=salt, n=cost, r=_BLOCK_SIZE, p=1, maxmem=memory, dklen=KEY_BYTES)
+
+
+def _derived(key: bytes, purpose: bytes) -> bytes:
+    return blake2b(b"hdpmf device " + purpose, key=key, digest_size=KEY_BYTES).digest()
+
+
+def _read(header: bytes) -> _Header:
+    try:
+        found = msgspec.msgpack.decode(header, type=_Header)
+    except msgspec.MsgspecError as error:
+        raise StorageError("the store's header cannot be read: it is damaged") from error
+    cost = found.cost
+    # Bounded, or a tampered file could ask for all the memory there is.
+    if found.kind == "scrypt" and not (2 <= cost <= _MOST_COST and cost & (cost - 1) == 0):
+        raise StorageError("the store's header asks for an impossible amount of work: it is damaged")
+    return found
