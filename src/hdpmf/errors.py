@@ -15,6 +15,7 @@ The tree::
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
     ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
+    │   └── TransportError     the engine could not be started, or the other side could not be reached or refused
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
     ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
@@ -94,6 +95,10 @@ class FederationError(HdpmfError):
     """A run between machines has stopped, mostly because too few devices took part; what was reached is kept."""
 
     exit_code = 12
+
+
+class TransportError(FederationError):
+    """The engine could not be started, or the other side could not be reached or refused the connection."""
 
 
 class ModelFileError(HdpmfError):

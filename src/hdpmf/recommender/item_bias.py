@@ -78,19 +78,25 @@ def coding_of(survey: Survey) -> Coding:
     return make_ruler(scale) if survey.design == "S" else make_coding(survey.coding, scale, survey.epsilon)
 
 
-def facts_from_sums(survey: Survey, contributions: list[SumContribution], features: np.ndarray | None) -> ItemFacts:
+def facts_from_sums(
+    survey: Survey, contributions: list[SumContribution], features: np.ndarray | None, n_sums: int = 1
+) -> ItemFacts:
     """Item facts from secure sums.
 
     Args:
         survey: What was asked.
         contributions: The answers.
         features: Public features of the items, one row each, or None.
+        n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
+            number where each is a sum over a cohort of its own.
     """
     observed = add_up(survey, contributions)
+    # The sum of several Laplace noises is reckoned as one of the same variance.
+    more = np.sqrt(n_sums)
     if survey.design == "S":
-        return _facts(survey, observed.mean, *_simple(observed, survey.epsilon))
-    known = deconvolve(observed.weights, WEIGHT_SCALE / survey.epsilon)
-    noise_scale = 1.0 / (survey.epsilon * float(1 - MEAN_SHARE))
+        return _facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
+    known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
+    noise_scale = more / (survey.epsilon * float(1 - MEAN_SHARE))
     curve = coding_of(survey).curve
     level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
     slopes = curve.slope * known.mean

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from hdpmf.errors import ProtocolError
 from hdpmf.privacy.mechanisms import Budgets, Mechanism
-from hdpmf.privacy.noise import H_FLOOR, SimulationNoise
+from hdpmf.privacy.noise import H_FLOOR
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 
 _SPREAD = 0.1  # standard deviation of the first item factors
+
+
+class Draws(Protocol):
+    """Where the recommender's random numbers come from: a seed in simulations, the operating system elsewhere."""
+
+    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
+        """N(0, 1) draws, float32."""
+        ...
+
+    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Exp(1) draws, float32."""
+        ...
 
 
 class Recommender:
@@ -24,7 +37,7 @@ class Recommender:
         h_per_item: Draw h for every item (the paper's text) or one for all items (its published numbers).
     """
 
-    def __init__(self, plan: Plan, mechanism: Mechanism, noise: SimulationNoise, h_per_item: bool) -> None:
+    def __init__(self, plan: Plan, mechanism: Mechanism, noise: Draws, h_per_item: bool) -> None:
         self.plan = plan
         self._mechanism = mechanism
         self._noise = noise
@@ -42,6 +55,11 @@ class Recommender:
         return self._V
 
     @property
+    def number(self) -> int:
+        """Of the round that is under way."""
+        return self._round
+
+    @property
     def raters(self) -> np.ndarray:
         """Ratings that take part, per item."""
         raters: np.ndarray = self._raters
@@ -54,15 +72,27 @@ class Recommender:
             if report is not None:
                 part = Budgets(report.count, report.total, report.smallest, report.largest)
                 total = part if total is None else total + part
-        self._noise_budget = self._mechanism.noise_budget(self.plan.epsilon, total)
-        return Opening(noise_budget=self._noise_budget)
+        return self.reopen(Opening(noise_budget=self._mechanism.noise_budget(self.plan.epsilon, total)))
+
+    def reopen(self, opening: Opening) -> Opening:
+        """Go on with an opening that was made before."""
+        self._noise_budget = opening.noise_budget
+        return opening
+
+    def resume(self, message: Round) -> None:
+        """Go on in a round that was made before: it holds all that the recommender knows."""
+        self._V, self._h, self._round = message.item_factors, message.h, message.number
+        self._set_raters(message.raters)
 
     def start(self, counts: Sequence[ItemCounts]) -> None:
         """Add up who takes part."""
         for one in counts:
             if one.counts.shape != (self.plan.n_items,):
                 raise ProtocolError(f"a shard counted {len(one.counts)} items, the plan has {self.plan.n_items}")
-        self._raters = np.sum([one.counts for one in counts], axis=0)
+        self._set_raters(np.sum([one.counts for one in counts], axis=0))
+
+    def _set_raters(self, raters: np.ndarray) -> None:
+        self._raters = raters
         scaling = np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
         self._step = np.where(self._raters > 0, 1.0 / scaling, 0.0).astype(np.float32)[:, None]
 

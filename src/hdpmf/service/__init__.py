@@ -1,0 +1,1 @@
+"""The UNTRUSTED recommender as a service."""

@@ -1,0 +1,155 @@
+"""Who may take part: the devices' public keys, and a digest that people compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from hashlib import sha256
+
+import msgspec
+
+from hdpmf.errors import ConfigError
+from hdpmf.protocol import DeviceCard
+from hdpmf.secure_sum import Roster
+
+_KEY_HEX = 64
+_MOST_USERS = 1 << 31
+
+
+class Enrolled:
+    """The devices on the roster, in the order in which they were enrolled.
+
+    A device is known everywhere by the hex form of its identity key. Devices pin the roster, so that a recommender
+    cannot play a device; whoever looks after it compares the digest on paper, by phone, in any way that does not go
+    through the recommender.
+
+    Args:
+        cards: One per device.
+    """
+
+    def __init__(self, cards: Iterable[DeviceCard] = ()) -> None:
+        self.cards = tuple(cards)
+        for one in self.cards:
+            _check(one)
+        for field in ("name", "identity", "node"):
+            twice = _first_repeated([getattr(one, field) for one in self.cards])
+            if twice is not None:
+                raise ConfigError(
+                    f"two devices have the same {field} {twice[:32]!r}; a device may be counted once. If it was set up "
+                    "anew, remove its old card"
+                )
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __contains__(self, device: object) -> bool:
+        return device in self._places
+
+    def __repr__(self) -> str:
+        return f"Enrolled({len(self)} devices)"
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {one.identity: place for place, one in enumerate(self.cards)}
+
+    @cached_property
+    def users(self) -> Mapping[str, int]:
+        """Users behind each device."""
+        return {one.identity: one.users for one in self.cards}
+
+    @cached_property
+    def roster(self) -> Roster:
+        """For secure sums."""
+        return Roster(bytes.fromhex(one.identity) for one in self.cards)
+
+    @property
+    def digest(self) -> str:
+        """What people compare: of all keys and users, in order, in groups of four letters."""
+        text = msgspec.json.encode([[one.identity, one.node, one.users] for one in self.cards])
+        plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
+        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    def place(self, device: str) -> int:
+        """A device's number on the roster."""
+        return self._places[device]
+
+    def device(self, place: int) -> str:
+        """The device with this number."""
+        return self.cards[place].identity
+
+    def count_users(self, devices: Iterable[str]) -> int:
+        """Users behind these devices."""
+        return sum(self.users[one] for one in devices)
+
+    def with_card(self, card: DeviceCard) -> Enrolled:
+        """One device more; a device that is there already is refused."""
+        return Enrolled((*self.cards, card))
+
+    def without(self, name: str) -> Enrolled:
+        """One device less, by its name or key."""
+        kept = [one for one in self.cards if name not in (one.name, one.identity)]
+        if len(kept) == len(self.cards):
+            raise ConfigError(f"no device {name!r} is enrolled")
+        return Enrolled(kept)
+
+    def to_json(self) -> bytes:
+        """For the roster's file, which devices pin."""
+        return msgspec.json.format(msgspec.json.encode({"devices": self.cards, "digest": self.digest}), indent=1)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Enrolled:
+        """What ``to_json`` wrote; a digest that does not fit is refused."""
+        try:
+            read = msgspec.json.decode(data, type=_File)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"this is not a roster: {error}") from None
+        enrolled = cls(read.devices)
+        if enrolled.digest != read.digest:
+            raise ConfigError("the roster was changed by hand: its digest does not fit its devices")
+        return enrolled
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    devices: tuple[DeviceCard, ...]
+    digest: str
+
+
+def read_card(data: bytes) -> DeviceCard:
+    """A card as a device writes it, checked."""
+    try:
+        card = msgspec.json.decode(data, type=DeviceCard)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"this is not a device's card: {error}") from None
+    _check(card)
+    return card
+
+
+def devices_needed(users: Sequence[int], minimum: int) -> int | None:
+    """How many devices it takes so that any so many of them hold ``minimum`` users; None where all are too few."""
+    total = 0
+    for count, one in enumerate(sorted(users), start=1):
+        total += one
+        if total >= minimum:
+            return count
+    return None
+
+
+def _check(card: DeviceCard) -> None:
+    hexadecimal = len(card.identity) == _KEY_HEX and set(card.identity) <= set("0123456789abcdef")
+    if not hexadecimal:
+        raise ConfigError(f"the card of {card.name[:32]!r} has no identity key of {_KEY_HEX} hexadecimal digits")
+    if not (1 <= len(card.name) <= 200 and card.name.isprintable()):
+        raise ConfigError("a device's name must have 1 to 200 printable characters")
+    if not 1 <= card.users < _MOST_USERS:
+        raise ConfigError(f"the card of {card.name[:32]!r} must speak for at least one user")
+    if len(card.node) > 10_000:
+        raise ConfigError(f"the card of {card.name[:32]!r} has a node key that is too long")
+
+
+def _first_repeated(values: Sequence[str]) -> str | None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None

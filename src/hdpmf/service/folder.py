@@ -1,0 +1,214 @@
+"""The recommender's folder. Whoever owns the service owns it; nothing in it is anybody's rating.
+
+::
+
+    folder/
+      config.toml           name, pace; made once, edited by hand
+      catalogue.msgpack     the items
+      roster.json           the enrolled devices, with the digest that people compare
+      certificates/         of the service (hdpmf.transport makes them)
+      runs/ID/settings.json       what the run is about, and who may take part
+      runs/ID/checkpoint.msgpack  how far it is
+      runs/ID/sum-N.log           the secure sum under way
+      runs/ID/summary.json        how it ended
+      runs/ID/model/              its result
+      model                 a link to the result of the last run that was finished
+      state.json            what the service is doing, for ``hdpmf recommender status``
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.errors import ConfigError, HdpmfError, StorageError
+from hdpmf.files import atomic_write
+from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
+from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.public_model import PublicModel
+from hdpmf.service.run_files import RunFolder
+from hdpmf.service.settings import Pace, RunSettings
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The service's own settings.
+
+    Attributes:
+        name: For people.
+        pace: How long it waits.
+    """
+
+    name: str
+    pace: Pace = Pace()
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run as it was begun.
+
+    Attributes:
+        settings: What it is about.
+        devices: The roster at that time.
+        cohort: Those that are asked.
+        earlier: Ids of runs whose answers are put together with this one's.
+    """
+
+    settings: RunSettings
+    devices: tuple[DeviceCard, ...]
+    cohort: tuple[str, ...]
+    earlier: tuple[str, ...] = ()
+
+
+class ServiceFolder:
+    """The folder of a service that was set up with ``create``.
+
+    Args:
+        folder: Where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.config = self._read_config()
+
+    @classmethod
+    def create(cls, folder: Path, config: Config, catalogue: CatalogueTable) -> ServiceFolder:
+        """Set up a new service; a folder that is in use is refused."""
+        if (folder / "config.toml").exists() or (folder.is_dir() and any(folder.iterdir())):
+            raise ConfigError(f"{folder} is not empty; give a new folder, or use the service that is there")
+        try:
+            (folder / "runs").mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"could not make {folder}: {error.strerror}") from error
+        atomic_write(folder / "catalogue.msgpack", encode(catalogue))
+        atomic_write(folder / "roster.json", Enrolled().to_json())
+        # Last: a folder without it was not set up to the end.
+        atomic_write(folder / "config.toml", _toml(config))
+        return cls(folder)
+
+    @property
+    def catalogue(self) -> CatalogueTable:
+        """The items."""
+        message = decode(self._read("catalogue.msgpack"))
+        if not isinstance(message, CatalogueTable):
+            raise StorageError(f"{self.path / 'catalogue.msgpack'} is damaged; set the service up anew")
+        return message
+
+    @property
+    def enrolled(self) -> Enrolled:
+        """The devices that may take part in runs that begin from now on."""
+        return Enrolled.from_json(self._read("roster.json"))
+
+    def enroll(self, cards: Iterable[DeviceCard]) -> Enrolled:
+        """Add devices, all or none of them."""
+        enrolled = Enrolled((*self.enrolled.cards, *cards))
+        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return enrolled
+
+    def expel(self, name: str) -> Enrolled:
+        """Take a device off the roster."""
+        enrolled = self.enrolled.without(name)
+        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return enrolled
+
+    def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
+        """A folder for a new run."""
+        folder = self.path / "runs" / run.hex()
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise StorageError(f"could not make {folder}: {error.strerror}") from error
+        atomic_write(folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
+        return RunFolder(folder)
+
+    def run_files(self, run: bytes) -> RunFolder:
+        """The folder of a run."""
+        return RunFolder(self.path / "runs" / run.hex())
+
+    def record(self, run: bytes) -> RunRecord:
+        """What a run was begun with."""
+        data = self._read(f"runs/{run.hex()}/settings.json")
+        try:
+            return msgspec.json.decode(data, type=RunRecord)
+        except (msgspec.MsgspecError, HdpmfError) as error:
+            raise StorageError(f"the settings of run {run.hex()} are damaged ({error})") from error
+
+    def runs(self) -> list[bytes]:
+        """All runs that were begun, the oldest first."""
+        found = [one for one in (self.path / "runs").iterdir() if (one / "settings.json").is_file()]
+        found.sort(key=lambda one: (one / "settings.json").stat().st_mtime_ns)
+        return [bytes.fromhex(one.name) for one in found]
+
+    def unfinished(self) -> bytes | None:
+        """The run that was begun last, if it has not ended."""
+        runs = self.runs()
+        return runs[-1] if runs and not self.summary_path(runs[-1]).exists() else None
+
+    def summary_path(self, run: bytes) -> Path:
+        """Where the end of a run is written down."""
+        return self.path / "runs" / run.hex() / "summary.json"
+
+    def finish(self, run: bytes, model: PublicModel | None, summary: bytes) -> None:
+        """The run is over: its result becomes the service's, then its summary is written."""
+        folder = self.path / "runs" / run.hex()
+        if model is not None:
+            model.save(folder / "model")
+            link = self.path / f".model.{run.hex()}"
+            try:
+                link.unlink(missing_ok=True)
+                link.symlink_to(Path("runs") / run.hex() / "model", target_is_directory=True)
+                os.replace(link, self.path / "model")
+            except OSError as error:
+                raise StorageError(f"could not put the model in place: {error.strerror}") from error
+        atomic_write(self.summary_path(run), summary)
+
+    def model(self) -> PublicModel | None:
+        """The result of the last run that was finished."""
+        return PublicModel.load(self.path / "model") if (self.path / "model").exists() else None
+
+    def write_state(self, state: bytes) -> None:
+        """What the service is doing."""
+        atomic_write(self.path / "state.json", state)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path / name}: {error.strerror}") from error
+
+    def _read_config(self) -> Config:
+        path = self.path / "config.toml"
+        try:
+            plain = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is no recommender; set one up with: hdpmf recommender init") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        try:
+            return msgspec.convert(plain, Config)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+
+def _toml(config: Config) -> bytes:
+    pace = config.pace
+    lines = [
+        "# A recommender that nobody has to trust. Read anew whenever it starts.",
+        f"name = {msgspec.json.encode(config.name).decode()}",
+        "",
+        "[pace]",
+        "# Seconds to wait for more devices once there are enough; ends early when all enrolled ones have answered.",
+        f"gather = {pace.gather}",
+        "# Seconds that a device has for one answer.",
+        f"deadline = {pace.deadline}",
+        "# How often a round with too few participants is tried before the run stops (it can be resumed).",
+        f"attempts = {pace.attempts}",
+        "# Seconds between attempts.",
+        f"pause = {pace.pause}",
+        "# Neighbours of each device in a secure sum; devices insist on a number of their own.",
+        f"neighbours = {pace.neighbours}",
+        "",
+    ]
+    return "\n".join(lines).encode()

@@ -1,0 +1,119 @@
+"""Letters out, replies in: everything a device sends is checked here before anything else looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
+from hdpmf.protocol import Letter, Message, Refusal, Reply, decode, encode
+from hdpmf.secure_sum import ToDevice, ToRecommender, decode_to_recommender
+from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.service.metrics import Metrics
+from hdpmf.transport import RecommenderTransport
+
+
+class Mailroom:
+    """The recommender's letters of one run.
+
+    What a device sends can do no harm here: it is taken, or counted under a reason and left. The reasons are the
+    device's own word for its refusal, or one of ours: ``malformed`` (not a reply of this protocol), ``other-run``,
+    ``out-of-round``, ``unexpected`` (a message that was not asked for), ``unknown-device``, ``duplicate``, and those
+    that callers give to messages whose content cannot be right.
+
+    Args:
+        transport: Carries the letters.
+        run: The run's id.
+        metrics: Where bytes and refusals are counted.
+    """
+
+    def __init__(self, transport: RecommenderTransport, run: bytes, metrics: Metrics) -> None:
+        self._transport = transport
+        self._run = run
+        self.metrics = metrics
+        self.heard: set[str] = set()
+        """Devices that said anything at all in the last exchange."""
+
+    def present(self) -> frozenset[str]:
+        """Devices that are connected."""
+        here = self._transport.present()
+        self.metrics.present = len(here)
+        return here
+
+    def refused(self, reason: str) -> None:
+        """Count a reply that cannot be taken."""
+        self.metrics.refusals[reason] += 1
+
+    def ask(
+        self, devices: Collection[str], number: int, message: Message | bytes, deadline: float, *expected: type
+    ) -> Iterator[tuple[str, Message]]:
+        """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
+        body = message if isinstance(message, bytes) else encode(message)
+        letter = encode(Letter(run=self._run, number=number, part="job", body=body))
+        for device, reply in self._exchange(dict.fromkeys(sorted(devices), letter), number, "job", deadline):
+            try:
+                answer = decode(reply.body)
+            except ProtocolError:
+                self.refused("malformed")
+                continue
+            if isinstance(answer, expected):
+                yield device, answer
+            else:
+                self.refused("unexpected")
+
+    def ask_in_sum(
+        self, messages: Mapping[str, ToDevice], number: int, deadline: float
+    ) -> Iterator[tuple[str, ToRecommender, bytes]]:
+        """Send each device its message of a secure sum; the replies with their bytes, as they come."""
+        letters: dict[str, bytes] = {}
+        coded: dict[int, bytes] = {}  # two of the steps send everyone the same message
+        for device, message in messages.items():
+            if id(message) not in coded:
+                letter = Letter(run=self._run, number=number, part="sum", body=encode_sum(message))
+                coded[id(message)] = encode(letter)
+            letters[device] = coded[id(message)]
+        for device, reply in self._exchange(letters, number, "sum", deadline):
+            try:
+                yield device, decode_to_recommender(reply.body), reply.body
+            except SecureSumError:
+                self.refused("malformed")
+
+    def _exchange(
+        self, letters: Mapping[str, bytes], number: int, part: str, deadline: float
+    ) -> Iterator[tuple[str, Reply]]:
+        metrics = self.metrics
+        metrics.letters += len(letters)
+        metrics.bytes_out += sum(map(len, letters.values()))
+        self.heard = answered = set()
+        for arrival in self._transport.exchange(letters, deadline):
+            metrics.replies += 1
+            metrics.bytes_in += len(arrival.data)
+            if arrival.device not in letters:
+                self.refused("unknown-device")
+            elif arrival.device in answered:
+                self.refused("duplicate")
+            else:
+                answered.add(arrival.device)
+                reply = self._opened(arrival.data, number, part)
+                if reply is not None:
+                    yield arrival.device, reply
+
+    def _opened(self, data: bytes, number: int, part: str) -> Reply | None:
+        try:
+            reply = decode(data)
+            refusal = decode(reply.body) if isinstance(reply, Reply) and reply.part == "refusal" else None
+        except HdpmfError:
+            self.refused("malformed")
+            return None
+        if not isinstance(reply, Reply):
+            self.refused("malformed")
+        elif reply.run != self._run:
+            self.refused("other-run")
+        elif reply.number != number:
+            self.refused("out-of-round")
+        elif refusal is not None:
+            self.refused(refusal.reason if isinstance(refusal, Refusal) else "malformed")
+        elif reply.part != part:
+            self.refused("unexpected")
+        else:
+            return reply
+        return None

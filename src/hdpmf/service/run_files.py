@@ -1,0 +1,117 @@
+"""What a run keeps so that it can go on after a kill: its checkpoint, and the log of the secure sum under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from hdpmf.errors import StorageError
+from hdpmf.files import atomic_write
+from hdpmf.service.sum_log import SumLog
+
+Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
+
+
+class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far a run is. It is saved before what it says is sent, so that a restart says the same again.
+
+    Attributes:
+        stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening), ``work`` (rounds, or the
+            survey), ``deliver`` (the result goes out), ``done``.
+        agreed: Devices that agreed to the terms.
+        members: Devices whose ratings are counted: only these can take part in rounds.
+        opening: The Opening, encoded.
+        round: The Round that is under way, encoded.
+        answer: What came of a survey, encoded.
+        users: Users in each completed round.
+        lost: Rounds that were given up.
+        seconds: Of each completed round.
+        delivered: Devices that have the result.
+    """
+
+    stage: Stage = "gather"
+    agreed: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    opening: bytes = b""
+    round: bytes = b""
+    answer: bytes = b""
+    users: list[int] = msgspec.field(default_factory=list)
+    lost: list[int] = msgspec.field(default_factory=list)
+    seconds: list[float] = msgspec.field(default_factory=list)
+    delivered: tuple[str, ...] = ()
+
+
+class RunFiles(Protocol):
+    """Where a run keeps what it needs to go on."""
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Keep the checkpoint, whole or not at all."""
+        ...
+
+    def load(self) -> Checkpoint:
+        """The last one; a new one where there is none."""
+        ...
+
+    def sum_log(self, number: int) -> SumLog | None:
+        """The log of the secure sum of a job; None where nothing is kept."""
+        ...
+
+    def drop_sum_log(self, number: int) -> None:
+        """The sum is over."""
+        ...
+
+
+class NoFiles:
+    """Nothing is kept: for simulations."""
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Forget it."""
+
+    def load(self) -> Checkpoint:
+        """A new one."""
+        return Checkpoint()
+
+    def sum_log(self, number: int) -> SumLog | None:
+        """None."""
+        return None
+
+    def drop_sum_log(self, number: int) -> None:
+        """Nothing to drop."""
+
+
+class RunFolder:
+    """A run's folder on disk.
+
+    Args:
+        folder: Exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Keep the checkpoint."""
+        atomic_write(self.folder / "checkpoint.msgpack", msgspec.msgpack.encode(checkpoint), mode=0o600)
+
+    def load(self) -> Checkpoint:
+        """The last one."""
+        path = self.folder / "checkpoint.msgpack"
+        try:
+            return msgspec.msgpack.decode(path.read_bytes(), type=Checkpoint)
+        except FileNotFoundError:
+            return Checkpoint()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"{path} cannot be read ({type(error).__name__}); start a new run") from error
+
+    def sum_log(self, number: int) -> SumLog | None:
+        """The log of the secure sum of a job."""
+        return SumLog(self._log_path(number))
+
+    def drop_sum_log(self, number: int) -> None:
+        """The sum is over."""
+        self._log_path(number).unlink(missing_ok=True)
+
+    def _log_path(self, number: int) -> Path:
+        return self.folder / f"sum-{number}.log"

@@ -1,0 +1,235 @@
+"""The service: begins runs, goes on with those that were killed, and writes down how they ended."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hdpmf.errors import ConfigError, FederationError
+from hdpmf.protocol import CatalogueTable, ItemFacts, Opening, Round, decode
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.federation import RUN_BYTES
+from hdpmf.recommender.recommender import Draws
+from hdpmf.service.conversation import Conversation, no_log
+from hdpmf.service.draws import SystemDraws
+from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.folder import RunRecord, ServiceFolder
+from hdpmf.service.mailroom import Mailroom
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.public_model import PublicModel
+from hdpmf.service.run_files import NoFiles, RunFiles
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.service.statement import Statement, state
+from hdpmf.service.survey import Answers, SurveyRun
+from hdpmf.service.training import Training
+from hdpmf.transport import RecommenderTransport
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        run: Its id.
+        model: The result.
+        statement: What the recommender could see and what that is worth.
+        answer: Of a survey, what this run's devices answered.
+        summary: All of it that is worth keeping, as plain values.
+    """
+
+    run: bytes
+    model: PublicModel
+    statement: Statement
+    answer: Answers | None
+    summary: dict[str, Any]
+
+
+def conduct(
+    settings: RunSettings,
+    table: CatalogueTable,
+    enrolled: Enrolled,
+    transport: RecommenderTransport,
+    *,
+    run: bytes | None = None,
+    cohort: frozenset[str] | None = None,
+    earlier: Sequence[Answers] = (),
+    files: RunFiles | None = None,
+    pace: Pace | None = None,
+    draws: Draws | None = None,
+    metrics: Metrics | None = None,
+    log: Callable[[str], None] = no_log,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Outcome:
+    """One run from its first letter to its result, or on from where its files say that it was.
+
+    Args:
+        settings: What it is about.
+        table: The items.
+        enrolled: The roster.
+        transport: Reaches the devices.
+        run: Its id; a new one where not given.
+        cohort: Devices that are asked; everyone on the roster where not given.
+        earlier: Answers of other cohorts to the same survey.
+        files: Where checkpoints go; nowhere where not given.
+        pace: How long to wait.
+        draws: Where h and first factors come from; the operating system where not given.
+        metrics: Where things are counted.
+        log: Told what happens.
+        sleep: For tests.
+    """
+    run = secrets.token_bytes(RUN_BYTES) if run is None else run
+    metrics = Metrics() if metrics is None else metrics
+    before = (metrics.bytes_in, metrics.bytes_out)
+    known = known_items(table)
+    talk = Conversation(
+        settings=settings,
+        table=table,
+        known=known,
+        enrolled=enrolled,
+        cohort=frozenset(enrolled.users) if cohort is None else cohort,
+        mailroom=Mailroom(transport, run, metrics),
+        files=NoFiles() if files is None else files,
+        pace=Pace() if pace is None else pace,
+        log=log,
+        sleep=sleep,
+    )
+    talk.gather()
+    numbers: Round | ItemFacts
+    answer: Answers | None = None
+    if settings.one_round:
+        survey = SurveyRun(talk, earlier)
+        answer, numbers = survey.conduct()
+        plan: Any = survey.survey
+    else:
+        training = Training(talk, SystemDraws() if draws is None else draws)
+        numbers, plan = training.conduct(), training.plan
+    metrics.stage = "done"
+    checkpoint = talk.checkpoint
+    opening = decode(checkpoint.opening) if checkpoint.opening else None
+    members = enrolled.count_users(checkpoint.members)
+    statement = state(
+        settings,
+        known.scale,
+        noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
+        missing_shares=any(users < members for users in checkpoint.users),
+    )
+    facts = {
+        "run": run.hex(),
+        "method": settings.method,
+        "catalogue": known.fingerprint,
+        "settings": msgspec.to_builtins(settings),
+        "privacy": statement.as_dict(),
+    }
+    summary = facts | {
+        "devices": len(checkpoint.members),
+        "users": members,
+        "rounds": len(checkpoint.users),
+        "rounds_lost": len(checkpoint.lost),
+        "least_users_in_a_round": min(checkpoint.users, default=0),
+        "seconds": sum(checkpoint.seconds),
+        "bytes_in": metrics.bytes_in - before[0],
+        "bytes_out": metrics.bytes_out - before[1],
+        "refusals": dict(metrics.refusals),
+        "delivered": len(checkpoint.delivered),
+        "cohorts": 1 + len(earlier),
+    }
+    return Outcome(run, PublicModel(facts, table, numbers, plan), statement, answer, summary)
+
+
+class Service:
+    """A recommender with a folder.
+
+    Args:
+        folder: Its folder.
+        transport: Reaches the devices.
+        metrics: Where things are counted.
+        log: Told what happens.
+    """
+
+    def __init__(
+        self,
+        folder: ServiceFolder,
+        transport: RecommenderTransport,
+        *,
+        metrics: Metrics | None = None,
+        log: Callable[[str], None] = no_log,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.folder = folder
+        self.metrics = Metrics() if metrics is None else metrics
+        self._transport = transport
+        self._log = log
+        self._sleep = sleep
+
+    def begin(self, settings: RunSettings) -> bytes:
+        """Write down a new run; a survey asks only devices that have not answered one like it."""
+        if self.folder.unfinished() is not None:
+            raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
+        enrolled = self.folder.enrolled
+        earlier = self._earlier(settings)
+        answered = {name for one in earlier for name in self.folder.run_files(one).load().members}
+        cohort = [one.identity for one in enrolled.cards if one.identity not in answered]
+        if not cohort:
+            raise FederationError("every enrolled device has answered already; enrol new devices first")
+        settings.terms("-", enrolled.count_users(cohort))  # refuses a minimum that can never be reached
+        run = secrets.token_bytes(RUN_BYTES)
+        self.folder.begin_run(
+            run,
+            RunRecord(
+                settings=settings,
+                devices=enrolled.cards,
+                cohort=tuple(cohort),
+                earlier=tuple(one.hex() for one in earlier),
+            ),
+        )
+        return run
+
+    def conduct(self, run: bytes) -> Outcome:
+        """A run that was begun, to its end."""
+        record, files = self.folder.record(run), self.folder.run_files(run)
+        outcome = conduct(
+            record.settings,
+            self.folder.catalogue,
+            Enrolled(record.devices),
+            self._transport,
+            run=run,
+            cohort=frozenset(record.cohort),
+            earlier=[self._answer(bytes.fromhex(one)) for one in record.earlier],
+            files=files,
+            pace=self.folder.config.pace,
+            metrics=self.metrics,
+            log=self._log,
+            sleep=self._sleep,
+        )
+        self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
+        return outcome
+
+    def give_up(self, run: bytes) -> None:
+        """End a run without a result. What devices have paid for it stays paid."""
+        self.folder.finish(run, None, msgspec.json.encode({"run": run.hex(), "given_up": True}))
+
+    def _earlier(self, settings: RunSettings) -> list[bytes]:
+        """Finished surveys that ask the same of a rating, so that their answers can be put together."""
+        if not settings.one_round:
+            return []
+        return [
+            run
+            for run in self.folder.runs()
+            if self.folder.run_files(run).load().answer and _asks_the_same(self.folder.record(run).settings, settings)
+        ]
+
+    def _answer(self, run: bytes) -> Answers:
+        answer = decode(self.folder.run_files(run).load().answer)
+        if not isinstance(answer, Answers):
+            raise FederationError(f"run {run.hex()} holds no answer to a survey")
+        return answer
+
+
+def _asks_the_same(one: RunSettings, other: RunSettings) -> bool:
+    names = ("method", "epsilon", "design", "coding")
+    return all(getattr(one, name) == getattr(other, name) for name in names)

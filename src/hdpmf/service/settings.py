@@ -1,0 +1,173 @@
+"""What a run is about: the method and its public settings, and from them the messages that state it to devices."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import msgspec
+
+from hdpmf.errors import ConfigError
+from hdpmf.privacy.coding import make_coding
+from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, Sample
+from hdpmf.protocol import Plan, Survey, Terms
+from hdpmf.protocol.catalogue import KnownItems
+from hdpmf.protocol.federation import Method, View
+
+METHODS: tuple[str, ...] = get_args(Method)
+ONE_ROUND = ("hdp-sum", "hdp-bit")
+
+_MECHANISM_OF: dict[str, Literal["none", "uniform", "sample", "stretch", "weight", "paid"]] = {
+    "mf": "none",
+    "dpmf": "uniform",
+    "pdpmf": "sample",
+    "hdpmf": "stretch",
+    "hdpmf-r": "stretch",
+    "hdpmf-w": "weight",
+    "hdpmf-paid": "paid",
+}
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run asks of devices. All of it is public and stays as it is until the run's end.
+
+    Attributes:
+        method: As on the command line.
+        view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices.
+        minimum: Users, at least, whose numbers are in every round.
+        epsilon: The largest budget of a rating.
+        rounds: T; the one-round designs have 1.
+        factors: K.
+        learning_rate: Initial.
+        reg: Regularisation.
+        threshold: Of ``pdpmf``: ``mean``, ``min`` or ``max`` of the budgets, or a number.
+        scale_steps: Divide a step by the square root of the ratings behind it.
+        h_per_item: Draw h for every item, or one for all.
+        design: Of ``hdp-sum``: ``A`` or ``S``.
+        coding: Of the one-round designs.
+        patterns: Of ``hdp-bit``: factors of who rates what with whom.
+    """
+
+    method: Method
+    view: View
+    minimum: int
+    epsilon: float = 1.0
+    rounds: int = 100
+    factors: int = 10
+    learning_rate: float = 0.01
+    reg: float = 0.01
+    threshold: str | float = "mean"
+    scale_steps: bool = True
+    h_per_item: bool = True
+    design: Literal["A", "S"] = "A"
+    coding: str = "auto"
+    patterns: int = 8
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ConfigError(f"a federation cannot run {self.method!r}; choose from {', '.join(METHODS)}")
+        needed = {"hdp-sum": "sums", "hdp-bit": "messages"}.get(self.method, self.view)
+        if self.view != needed:
+            raise ConfigError(f"{self.method} is made for the view {needed!r}, not {self.view!r}")
+        if self.minimum < 1:
+            raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
+        if self.one_round and self.rounds != 1:
+            raise ConfigError(f"{self.method} has one round, not {self.rounds}")
+        for name in ("rounds", "factors"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("epsilon", "learning_rate"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ConfigError(f"{name} must be a positive number, not {getattr(self, name)}")
+        if not 0 <= self.patterns <= 100:
+            raise ConfigError(f"patterns must be from 0 to 100, not {self.patterns}")
+
+    @property
+    def one_round(self) -> bool:
+        """Whether devices answer a survey once instead of training rounds."""
+        return self.method in ONE_ROUND
+
+    def mechanism(self) -> Mechanism:
+        """How ratings enter training; what differs between the methods of the paper."""
+        name = _MECHANISM_OF[self.method]
+        return Sample(self.threshold) if name == "sample" else MECHANISMS[name]()
+
+    def terms(self, catalogue: str, users: int) -> Terms:
+        """What devices agree to.
+
+        Args:
+            catalogue: Fingerprint of the items.
+            users: Users who are asked.
+        """
+        if self.minimum > users:
+            raise ConfigError(
+                f"the run needs {self.minimum} users and {users} are asked; enrol more devices or lower the minimum"
+            )
+        return Terms(
+            method=self.method,
+            view=self.view,
+            epsilon=self.epsilon,
+            rounds=self.rounds,
+            catalogue=catalogue,
+            users=users,
+            minimum=self.minimum,
+        )
+
+    def plan(self, known: KnownItems) -> Plan:
+        """What is trained, for the methods that train."""
+        return Plan(
+            n_items=len(known.items),
+            n_factors=self.factors,
+            epochs=self.rounds,
+            learning_rate=self.learning_rate,
+            reg=self.reg,
+            mechanism=_MECHANISM_OF[self.method],
+            epsilon=self.epsilon,
+            scale_low=known.scale.low,
+            scale_high=known.scale.high,
+            scale_steps=self.scale_steps,
+            fresh_noise=True,
+        )
+
+    def survey(self, known: KnownItems) -> Survey:
+        """What is asked, for the one-round designs. Noise is divided among the smallest number of users allowed."""
+        design: Literal["A", "S", "L"] = "L" if self.method == "hdp-bit" else self.design
+        coding = self.coding
+        if design == "L" and coding == "auto" and self.epsilon < 4.0:
+            coding = "threshold"
+        return Survey(
+            design=design,
+            coding=make_coding(coding, known.scale, self.epsilon).name,  # type: ignore[arg-type]  # a curve's name
+            epsilon=self.epsilon,
+            n_items=len(known.items),
+            catalogue=known.fingerprint,
+            contributors=self.minimum,
+            scale_low=known.scale.low,
+            scale_high=known.scale.high,
+            scale_step=known.scale.step,
+        )
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the recommender waits, and how often it tries. No device has to agree to it.
+
+    Attributes:
+        gather: Seconds to wait for more devices to agree, once there are enough; ends early when all have.
+        deadline: Seconds that a device has for one answer; who is later has dropped out of that step.
+        attempts: How often a round with too few participants is tried before the run stops.
+        pause: Seconds between attempts, and between looks at who is there.
+        neighbours: Of each device in a secure sum.
+    """
+
+    gather: float = 60.0
+    deadline: float = 30.0
+    attempts: int = 5
+    pause: float = 2.0
+    neighbours: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("gather", "deadline", "pause"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ConfigError(f"{name} must be 0 or more seconds, not {getattr(self, name)}")
+        if self.deadline == 0 or self.attempts < 1 or self.neighbours < 2 or self.neighbours % 2:
+            raise ConfigError("deadline must be above 0, attempts at least 1 and neighbours even and at least 2")

@@ -1,0 +1,149 @@
+"""What the recommender of a run could see, and what that is worth to the people behind the ratings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hdpmf.privacy.accounting import Cost, Setting, cost, honest_line
+from hdpmf.ratings import RatingScale
+from hdpmf.service.settings import RunSettings
+
+TYPICAL_RATERS = 20
+
+_SEES = {
+    "hdp-bit": "every device's bits: which items it rated, how strict it is about each, and one randomised bit per "
+    "rating",
+    "hdp-sum": "one sum over devices, for every item: coded ratings and weights of all users together, with noise that "
+    "nobody holds alone; and which devices took part",
+}
+_MESSAGES = (
+    "in every round every device's gradients, each with its own small share of the noise, and which items it rated"
+)
+_BARE = "in every round every device's gradients, without any noise, and which items it rated"
+_SUMS = "in every round only sums over devices, of gradients and noise (half of which, h, it drew itself), how many "
+_SUMS += "ratings each item has, and which devices took part"
+_BUDGETS = "; beside that, how many ratings each device has and the sum, smallest and largest of their budgets"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """An epsilon with what it stands on, for one run as it went.
+
+    Attributes:
+        view: ``messages`` or ``sums``.
+        epsilon: The largest budget of a rating, or None without a guarantee or claim.
+        status: ``proved``, ``nominal`` (the paper's number, not a guarantee) or ``none``.
+        sees: What the recommender could see.
+        guarantee: What follows for a rating, in a sentence.
+        honest: For a nominal epsilon, what the accountant says that it costs; else empty.
+        needs: What has to hold for it.
+    """
+
+    view: str
+    epsilon: float | None
+    status: str
+    sees: str
+    guarantee: str
+    honest: str
+    needs: str
+
+    def lines(self) -> tuple[str, ...]:
+        """For people."""
+        said = (
+            f"The recommender could see: {self.sees}.",
+            f"Guarantee: {self.guarantee}",
+            f"What it really costs: {self.honest}." if self.honest else "",
+            f"It needs: {self.needs}." if self.needs else "",
+        )
+        return tuple(line for line in said if line)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | None, missing_shares: bool) -> Statement:
+    """The statement of a run.
+
+    Args:
+        settings: Of the run.
+        scale: The public rating scale.
+        noise_budget: The budget that set the noise, where devices' reports set it.
+        missing_shares: In some round a member was away, and with it its share of the noise.
+    """
+    setting = _setting(settings, scale, noise_budget)
+    view = "messages" if settings.view == "messages" else "sums-h-known"
+    found = cost(setting, view, n_raters=TYPICAL_RATERS)
+    summed = settings.view == "sums"
+    if found.status == "proved" and settings.method == "hdpmf-paid" and missing_shares:
+        return Statement(
+            settings.view,
+            settings.epsilon,
+            "nominal",
+            _sees(settings),
+            f"NOMINAL, epsilon {settings.epsilon:g}: in some rounds members were away, and the noise lacked their "
+            "shares, so that what is proved for a complete round does not cover these.",
+            "",
+            "every member in every round",
+        )
+    epsilon, status, guarantee = _worth(settings, found)
+    return Statement(
+        settings.view,
+        epsilon,
+        status,
+        _sees(settings),
+        guarantee,
+        honest_line(setting, TYPICAL_RATERS) if status == "nominal" else "",
+        _needs(settings) if summed and status != "none" else "",
+    )
+
+
+def _worth(settings: RunSettings, found: Cost) -> tuple[float | None, str, str]:
+    if found.status == "proved" and math.isfinite(found.pure):
+        words = (
+            f"PROVED. A change of one rating's value costs at most its weight times epsilon {found.pure:.4g}, pure "
+            f"differential privacy. {found.reason}"
+        )
+        return found.pure, "proved", words
+    if found.status == "nominal":
+        words = (
+            f"NOMINAL, epsilon {settings.epsilon:g} as the paper counts it; no guarantee. {found.reason} {found.caveat}"
+        )
+        return settings.epsilon, "nominal", words
+    return None, "none", f"NONE. {found.reason}"
+
+
+def _sees(settings: RunSettings) -> str:
+    if settings.method in _SEES:
+        return _SEES[settings.method]
+    sees = _SUMS if settings.view == "sums" else _BARE if settings.method == "mf" else _MESSAGES
+    if settings.method == "hdpmf-paid":
+        sees = sees.replace(" (half of which, h, it drew itself)", "")
+    return sees + (_BUDGETS if settings.mechanism().needs_budgets else "")
+
+
+def _needs(settings: RunSettings) -> str:
+    words = (
+        "secure sums that work: devices that run their own code, a roster that people compared, and fewer colluding "
+    )
+    words += "devices than docs/secure-sums.md allows for"
+    if settings.method == "hdp-sum":
+        words += f"; at least {settings.minimum} honest users in the sum, among whom the noise is divided"
+    return words
+
+
+def _setting(settings: RunSettings, scale: RatingScale, noise_budget: float | None) -> Setting:
+    needs_budgets = not settings.one_round and settings.mechanism().needs_budgets
+    return Setting(
+        settings.method,
+        epsilon=settings.epsilon,
+        factors=settings.factors,
+        rounds=settings.rounds,
+        h="item" if settings.h_per_item else "shared",
+        noise_budget=noise_budget if needs_budgets else None,
+        design=settings.design,
+        coding=settings.coding if settings.method == "hdp-sum" else "auto",
+        scale=scale,
+    )

@@ -1,0 +1,206 @@
+"""One secure sum, over any transport, from the recommender's side; it goes on where a killed recommender was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import FederationError, SecureSumError
+from hdpmf.protocol.layout import SumLayout
+from hdpmf.secure_sum import SecureSumServer, ToDevice, decode_to_device, decode_to_recommender, encode, propose
+from hdpmf.secure_sum.messages import SumPlan
+from hdpmf.secure_sum.plan import smallest_threshold
+from hdpmf.service.conversation import Conversation
+from hdpmf.service.enrolment import devices_needed
+from hdpmf.service.sum_log import CLOSED, Log, NoLog
+
+_VECTORS_ASKED = 3  # steps: keys, shares, vectors, confirmations, unmasking
+
+
+class SumBrokenOffError(SecureSumError):
+    """A sum that did not come about.
+
+    Attributes:
+        spent: Devices may have sent their masked vectors, and will not put the same numbers into another sum.
+    """
+
+    def __init__(self, message: str, *, spent: bool) -> None:
+        super().__init__(message)
+        self.spent = spent
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Summed:
+    """A sum that came about.
+
+    Attributes:
+        total: The sum, in words.
+        devices: Whose numbers are in it.
+        participants: How many were asked; the layout of the words depends on it.
+    """
+
+    total: np.ndarray
+    devices: frozenset[str]
+    participants: int
+
+
+def sum_when_ready(
+    run: Conversation, number: int, collect: Callable[[], Collection[str]], layout: Callable[[int], SumLayout]
+) -> Summed:
+    """Who is ready, then their sum; tried again where it breaks off before anyone has sent numbers.
+
+    Args:
+        run: The run.
+        number: The job.
+        collect: Finds the devices that are ready.
+        layout: The words of the job, by the number of participants.
+
+    Raises:
+        SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.
+        FederationError: It broke off before that, too often. The run can go on later.
+    """
+    ready = None if _under_way(run, number) else collect()
+    for attempt in range(run.pace.attempts):
+        try:
+            return _secure_sum(run, number, ready, layout)
+        except SumBrokenOffError as error:
+            if error.spent:
+                raise
+            run.files.drop_sum_log(number)
+            if attempt == run.pace.attempts - 1:
+                raise FederationError(
+                    f"the secure sum of job {number} broke off {run.pace.attempts} times before anything was sent, the "
+                    f"last time because: {error}. The run is kept; start it again when more devices are there"
+                ) from error
+            run.log(f"the secure sum broke off and is tried again: {error}")
+        run.sleep(run.pace.pause)
+        ready = collect()
+    raise FederationError("a secure sum needs at least one attempt")
+
+
+def _secure_sum(
+    run: Conversation, number: int, devices: Collection[str] | None, layout: Callable[[int], SumLayout]
+) -> Summed:
+    """The sum of these devices' numbers of a job.
+
+    Args:
+        run: The run.
+        number: The job.
+        devices: Who is ready; None to go on with a sum that is under way.
+        layout: The words of the job, by the number of participants.
+
+    Raises:
+        SumBrokenOffError: There is no sum. What devices sent stays masked.
+    """
+    log = run.files.sum_log(number)
+    try:
+        if log is None:
+            session = _Session(_propose(run, devices or (), layout), run, NoLog())
+        else:
+            stored, records = log.read()
+            if stored is None:
+                plan = _propose(run, devices or (), layout)
+                log.begin(encode(plan))
+            else:
+                plan = _stored_plan(stored)
+            session = _Session(plan, run, log)
+            session.repeat(records)
+        return session.conduct(number)
+    finally:
+        if log is not None:
+            log.close()
+
+
+def _under_way(run: Conversation, number: int) -> bool:
+    """Whether the log has a sum of this job that was not finished."""
+    log = run.files.sum_log(number)
+    if log is None:
+        return False
+    found = log.read()[0] is not None
+    log.close()
+    if not found:
+        run.files.drop_sum_log(number)
+    return found
+
+
+class _Session:
+    """A SecureSumServer with its log."""
+
+    def __init__(self, plan: SumPlan, run: Conversation, log: Log) -> None:
+        self._run = run
+        self._log = log
+        self._steps = 0
+        try:
+            self._server = SecureSumServer(plan, run.enrolled.roster)
+            self._outgoing = self._advance()
+        except SecureSumError as error:
+            raise SumBrokenOffError(str(error), spent=False) from error
+
+    def repeat(self, records: list[tuple[int, bytes]]) -> None:
+        """Do again what the log says was done."""
+        for device, data in records:
+            if device == CLOSED:
+                self._outgoing = self._advance()
+            else:
+                self._server.receive(device, decode_to_recommender(data))
+
+    def conduct(self, number: int) -> Summed:
+        """The rest of the conversation."""
+        run, server = self._run, self._server
+        enrolled, mailroom = run.enrolled, run.mailroom
+        while self._outgoing:
+            waiting = server.waiting
+            letters = {enrolled.device(one): message for one, message in self._outgoing.items() if one in waiting}
+            if letters:
+                for device, answer, data in mailroom.ask_in_sum(letters, number, run.pace.deadline):
+                    try:
+                        server.receive(enrolled.place(device), answer)
+                    except SecureSumError:
+                        mailroom.refused("secure-sum")
+                    else:
+                        self._log.take(enrolled.place(device), data)
+            self._log.close_step()
+            self._outgoing = self._advance()
+        result = server.result
+        devices = frozenset(map(enrolled.device, result.survivors))
+        return Summed(result.total, devices, server.plan.n_participants)
+
+    def _advance(self) -> dict[int, ToDevice]:
+        try:
+            outgoing = self._server.advance()
+        except SecureSumError as error:
+            raise SumBrokenOffError(str(error), spent=self._steps >= _VECTORS_ASKED) from error
+        self._steps += 1
+        return outgoing
+
+
+def _propose(run: Conversation, devices: Collection[str], layout: Callable[[int], SumLayout]) -> SumPlan:
+    """A plan under which any sum that comes about is over enough users."""
+    enrolled = run.enrolled
+    n = len(devices)
+    needed = devices_needed([enrolled.users[one] for one in devices], run.settings.minimum)
+    if needed is None or n < 3:
+        raise SumBrokenOffError(f"{n} devices are too few for a secure sum", spent=False)
+    words = layout(n)
+    degree = min(run.pace.neighbours, n - 1)
+    least = max(needed, smallest_threshold(n), smallest_threshold(degree) + 1)
+    try:
+        return propose(
+            enrolled.roster,
+            words.length,
+            participants=[enrolled.place(one) for one in devices],
+            neighbours=run.pace.neighbours,
+            minimum=min(least, n),
+            wide=words.wide,
+        )
+    except SecureSumError as error:
+        raise SumBrokenOffError(str(error), spent=False) from error
+
+
+def _stored_plan(data: bytes) -> SumPlan:
+    plan = decode_to_device(data)
+    if not isinstance(plan, SumPlan):
+        raise SumBrokenOffError("the log of the sum does not begin with its plan", spent=True)
+    return plan

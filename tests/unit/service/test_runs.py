@@ -1,0 +1,130 @@
+"""Whole runs over the network inside one process: results, faults and resumption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hdpmf.errors import FederationError
+from hdpmf.models import HDPSum, make_model
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.protocol import ItemFacts, Round
+from hdpmf.service.service import Outcome, conduct
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import InProcessNetwork
+
+PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
+
+
+def run(world: Any, **options: Any) -> Outcome:
+    network = options.pop("network", None) or InProcessNetwork(world.answers)
+    options = {"pace": PACE, "draws": SimulationNoise(0, 1), "sleep": lambda _: None} | options
+    return conduct(world.settings, world.table, world.enrolled, network, **options)
+
+
+def library_factors(world: Any, **params: Any) -> np.ndarray:
+    settings = world.settings
+    model = make_model(
+        settings.method, n_factors=settings.factors, learning_rate=settings.learning_rate, epochs=settings.rounds,
+        rng=0, **params,
+    )  # fmt: skip
+    return model.fit(world.ratings, PrivacyWeights.uniform(world.ratings)).catalogue_.factors
+
+
+@pytest.mark.parametrize(
+    ("view", "sizes"),
+    [("messages", [24]), *((view, one) for view in ("messages", "sums") for one in ([1] * 24, [10, 9, 5], [5, 1, 18]))],
+)
+def test_without_noise_the_factors_are_the_librarys_in_any_partition(
+    make_world: Callable[..., Any], view: Any, sizes: list[int]
+) -> None:
+    settings = RunSettings(method="mf", view=view, minimum=24, rounds=8, factors=4)
+    world = make_world(settings, sizes)
+    final = run(world).model.numbers
+    assert isinstance(final, Round)
+    np.testing.assert_allclose(final.item_factors, library_factors(world), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"])
+@pytest.mark.parametrize("view", ["messages", "sums"])
+def test_every_method_runs_in_both_views(make_world: Callable[..., Any], method: Any, view: Any) -> None:
+    settings = RunSettings(method=method, view=view, minimum=6, rounds=3, factors=3)
+    world = make_world(settings, [1] * 8)
+    outcome = run(world)
+    final = outcome.model.numbers
+    assert isinstance(final, Round)
+    assert final.number == 4
+    assert outcome.summary["rounds"] == 3
+    assert outcome.summary["users"] == 8
+    assert outcome.summary["delivered"] == 8
+    proved = method == "hdpmf-paid" and view == "sums"
+    bare = method == "hdpmf-paid" and view == "messages"
+    assert outcome.statement.status == ("proved" if proved else "none" if bare else "nominal")
+
+
+def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=1, rounds=5, factors=4)
+    world = make_world(settings, [20])
+    world.devices[0].shard._noise = SimulationNoise(0, 2)
+    final = run(world).model.numbers
+    assert isinstance(final, Round)
+    np.testing.assert_allclose(final.item_factors, library_factors(world), atol=1e-5)
+
+
+def test_a_survey_by_secure_sum_is_the_librarys(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="hdp-sum", view="sums", minimum=20, rounds=1, epsilon=1000.0)
+    world = make_world(settings, [1] * 20)
+    outcome = run(world)
+    model = HDPSum(epsilon=1000.0, rng=0).fit(world.ratings)
+    facts = outcome.model.numbers
+    assert isinstance(facts, ItemFacts)
+    assert outcome.statement.status == "proved"
+    np.testing.assert_allclose(facts.bias, model.facts_.bias, atol=0.02)
+
+
+def test_bits_arrive_from_every_device(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="hdp-bit", view="messages", minimum=9, rounds=1)
+    world = make_world(settings, [1, 2, 3, 3])
+    outcome = run(world)
+    assert len(outcome.answer.items) == len(world.ratings)  # type: ignore[union-attr]
+    assert int(outcome.answer.senders.max()) == 8  # type: ignore[union-attr]
+    assert (outcome.statement.status, outcome.statement.epsilon) == ("proved", 1.0)
+
+
+def test_members_may_drop_out_and_come_back(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=5, rounds=6, factors=3)
+    world = make_world(settings, [1] * 8)
+    gone = world.devices[0].name
+    network = InProcessNetwork(world.answers)
+
+    def watch(device: str, data: bytes) -> bytes:
+        # In round 2 one device is away, in round 4 it is back.
+        seen.append(device)
+        if seen.count(device) == 6 and device == world.devices[1].name:
+            network.detach(gone)
+        if seen.count(device) == 8 and device == world.devices[1].name:
+            network.attach(gone, world.answers[gone])
+        return answers[device](data)
+
+    seen: list[str] = []
+    answers = dict(world.answers)
+    for name in answers:
+        network.attach(name, lambda data, name=name: watch(name, data))
+    outcome = run(world, network=network)
+    assert outcome.summary["least_users_in_a_round"] == 7
+    rounds = [one.number for one in world.devices[0].log if isinstance(one, Round)]
+    assert 3 not in rounds
+    assert rounds[-1] == 7
+
+
+def test_too_few_devices_stop_the_run_with_a_clear_error(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=3, factors=3)
+    world = make_world(settings, [1] * 6)
+    deaf = world.devices[2].name
+    network = InProcessNetwork(world.answers, lost=lambda name: name == deaf)
+    with pytest.raises(FederationError, match="5 users agreed"):
+        run(world, network=network)
