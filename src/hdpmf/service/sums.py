@@ -66,6 +66,12 @@ def sum_when_ready(
         try:
             return _secure_sum(run, number, ready, layout)
         except SumBrokenOffError as error:
+            if error.spent and number == 0:
+                raise SumBrokenOffError(
+                    f"{error}. Devices do not put the same numbers into a second sum, so this run cannot go on: give "
+                    "it up and begin a new one",
+                    spent=True,
+                ) from error
             if error.spent:
                 raise
             run.files.drop_sum_log(number)

@@ -1,0 +1,79 @@
+"""Sums of several cohorts: each brings noise of its own, and the facts are computed with all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpmf.errors import FederationError
+from hdpmf.privacy.coding import WEIGHT_UNITS
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.protocol import BitContribution, SumContribution
+from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.ratings import IdIndex, RatingScale
+from hdpmf.recommender.item_bias import facts_from_sums
+from hdpmf.service.settings import RunSettings
+from hdpmf.service.survey import make_facts
+
+KNOWN = known_items(catalogue_table(IdIndex(range(300)), RatingScale(1.0, 5.0, 1.0)))
+
+
+def _survey(design: str, epsilon: float):  # type: ignore[no-untyped-def]
+    return RunSettings(
+        method="hdp-sum",
+        view="sums",
+        minimum=50,
+        rounds=1,
+        epsilon=epsilon,
+        design=design,  # type: ignore[arg-type]
+    ).survey(KNOWN)
+
+
+def _answer(seed: int) -> SumContribution:
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(5, 400, 300) * WEIGHT_UNITS
+    return SumContribution(scores=(weights * rng.normal(1, 1, 300)).astype(np.int64), weights=weights, total=10_000)
+
+
+@pytest.mark.parametrize("design", ["A", "S"])
+def test_four_sums_are_reckoned_as_one_with_twice_the_noise(design: str) -> None:
+    parts = [_answer(seed) for seed in range(4)]
+    together = SumContribution(
+        scores=sum(one.scores for one in parts),  # type: ignore[arg-type]
+        weights=sum(one.weights for one in parts),  # type: ignore[arg-type]
+        total=sum(one.total for one in parts),
+    )
+    # Noise of twice the scale is that of half of epsilon.
+    expected = facts_from_sums(_survey(design, 0.5), [together], None)
+    found = make_facts(_survey(design, 1.0), parts, None)
+    for name in ("bias", "variance", "popularity"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
+    careless = facts_from_sums(_survey(design, 1.0), [together], None)
+    assert found.variance.mean() > 1.02 * careless.variance.mean()
+
+
+def test_items_are_estimated_better_when_all_noise_is_counted() -> None:
+    noise, rng = SimulatedNoise(3), np.random.default_rng(3)
+    bias, raters = rng.normal(0.0, 0.45, 300), rng.integers(3, 40, 300)
+    units = raters * WEIGHT_UNITS
+    scores = (units * (0.1 + 0.326 * bias) * 10).astype(np.int64)  # in tenths
+    nothing = np.zeros(300, np.int64)
+    sums = [
+        SumContribution(
+            scores=(scores if first else nothing) + noise.discrete_laplace(640.0 / 0.98, 300),
+            weights=(units if first else nothing) + noise.discrete_laplace(256.0, 300),
+            total=0,
+        )
+        for first in (True, *[False] * 8)
+    ]
+    survey = _survey("A", 1.0)
+    counted, ignored = make_facts(survey, sums, None), facts_from_sums(survey, sums, None)
+    errors = [float(np.mean((one.bias - bias) ** 2)) for one in (counted, ignored)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_designs_do_not_mix() -> None:
+    nothing = np.zeros(0, np.int64)
+    bits = BitContribution(senders=nothing, items=nothing, units=nothing, plus=nothing)
+    with pytest.raises(FederationError, match="different designs"):
+        make_facts(_survey("A", 1.0), [_answer(0), bits], None)

@@ -1,0 +1,290 @@
+"""A recommender that is killed goes on; a device that sends anything at all does no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hdpmf.errors import FederationError, SecureSumError
+from hdpmf.models import make_model
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.protocol import (
+    Accepted,
+    Gradients,
+    ItemCounts,
+    Letter,
+    Opening,
+    Refusal,
+    Reply,
+    Round,
+    decode,
+    encode,
+)
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.run_files import RunFolder
+from hdpmf.service.service import conduct
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import Arrival, InProcessNetwork
+
+PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
+
+
+class Killed(BaseException):
+    """The recommender's process is gone."""
+
+
+class Deadly:
+    """A network on which the recommender dies when the n-th reply arrives."""
+
+    def __init__(self, answers: Mapping[str, Any], after: int) -> None:
+        self._network = InProcessNetwork(answers)
+        self.left = after
+
+    def present(self) -> frozenset[str]:
+        return self._network.present()
+
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+        for arrival in self._network.exchange(letters, deadline):
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+            yield arrival
+
+    def close(self) -> None:
+        self._network.close()
+
+
+def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
+    return conduct(
+        world.settings, world.table, world.enrolled, network, run=b"r" * 16, files=RunFolder(folder), pace=PACE,
+        draws=SimulationNoise(0, 1), sleep=lambda _: None, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("view", "step"), [("messages", 3), ("sums", 5)])
+def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
+    make_world: Callable[..., Any], tmp_path: Path, view: Any, step: int
+) -> None:
+    settings = RunSettings(method="mf", view=view, minimum=8, rounds=3, factors=3)
+    point, last = 0, False
+    model = None
+    while not last:
+        world = make_world(settings, [2, 2, 2, 2])
+        folder = tmp_path / str(point)
+        folder.mkdir()
+        network = Deadly(world.answers, point)
+        try:
+            go_on(world, folder, network)
+            last = True  # it ended before the moment came
+        except Killed:
+            final = go_on(world, folder, InProcessNetwork(world.answers)).model.numbers
+            model = model or make_model("mf", n_factors=3, epochs=3, rng=0).fit(
+                world.ratings, PrivacyWeights.uniform(world.ratings)
+            )
+            np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
+            assert [one.name for one in folder.iterdir()] == ["checkpoint.msgpack"]
+        for device in world.devices:
+            rounds = [one for one in device.log if isinstance(one, Round)]
+            assert [one.number for one in rounds] == [1, 2, 3, 4]
+            assert len([one for one in device.log if isinstance(one, Opening)]) == 1
+        point += step
+    assert point > 5 * step
+
+
+def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=4, rounds=3, factors=3)
+    world = make_world(settings, [1, 1, 1, 1])
+    letters: list[bytes] = []
+
+    def recorded(answer: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+        def listen(data: bytes) -> bytes:
+            letters.append(data)
+            return answer(data)
+
+        return listen
+
+    answers = {name: recorded(answer) for name, answer in world.answers.items()}
+    with pytest.raises(Killed):
+        conduct(
+            settings, world.table, world.enrolled, Deadly(answers, 22), run=b"r" * 16, files=RunFolder(tmp_path),
+            pace=PACE,
+        )  # fmt: skip
+    conduct(
+        settings, world.table, world.enrolled, InProcessNetwork(answers), run=b"r" * 16, files=RunFolder(tmp_path),
+        pace=PACE,
+    )  # fmt: skip
+    of_round = [decode(data) for data in set(letters)]
+    numbers = [one.number for one in of_round if isinstance(one, Letter) and one.number > 0]
+    assert sorted(numbers) == [1, 2, 3, 4]
+
+
+def _reply(letter: Letter, body: bytes, **change: Any) -> bytes:
+    fields = {"run": letter.run, "number": letter.number, "part": letter.part, "body": body} | change
+    return encode(Reply(**fields))
+
+
+def _with_nan(shape: tuple[int, int]) -> bytes:
+    honest = encode(Gradients(number=1, sums=np.ones(shape, np.float32)))
+    one, nan = np.float32(1).tobytes(), np.float32(np.nan).tobytes()
+    return honest.replace(one, nan, 1)
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Letter], bytes]]] = {
+    "garbage": ("malformed", lambda letter: b"\xc1\xff" * 20),
+    "nothing": ("malformed", lambda letter: b""),
+    "not a reply": ("malformed", lambda letter: encode(Accepted())),
+    "garbage inside": ("malformed", lambda letter: _reply(letter, b"\x93\x01")),
+    "not finite": ("malformed", lambda letter: _reply(letter, _with_nan((40, 3)))),
+    "another run": ("other-run", lambda letter: _reply(letter, encode(Accepted()), run=b"x" * 16)),
+    "another round": ("out-of-round", lambda letter: _reply(letter, encode(Accepted()), number=letter.number + 1)),
+    "another part": ("unexpected", lambda letter: _reply(letter, encode(Accepted()), part="sum")),
+    "another message": (
+        "unexpected",
+        lambda letter: _reply(letter, encode(ItemCounts(counts=np.zeros(40, np.int64)))),
+    ),
+    "another shape": (
+        "shape",
+        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.zeros((40, 2), np.float32)))),
+    ),
+    "an older round": (
+        "out-of-round",
+        lambda letter: _reply(letter, encode(Gradients(number=2, sums=np.zeros((40, 3), np.float32)))),
+    ),
+    "enormous": (
+        "range",
+        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.full((40, 3), 3e38, np.float32)))),
+    ),
+    "a refusal": ("policy", lambda letter: _reply(letter, encode(Refusal(reason="policy")), part="refusal")),
+    "a bad refusal": ("malformed", lambda letter: _reply(letter, encode(Accepted()), part="refusal")),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_gradients_are_refused_and_counted(make_world: Callable[..., Any], tmp_path: Path, what: str) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=4, rounds=1, factors=3)
+    world = make_world(settings, [1] * 5)
+    reason, lie = HOSTILE[what]
+    honest = world.answers[world.devices[0].name]
+
+    def answer(data: bytes) -> bytes:
+        letter = decode(data)
+        assert isinstance(letter, Letter)
+        return lie(letter) if letter.number == 1 else honest(data)
+
+    metrics = Metrics()
+    network = InProcessNetwork(world.answers | {world.devices[0].name: answer})
+    outcome = go_on(world, tmp_path, network, metrics=metrics)
+    assert metrics.refusals == {reason: 1}
+    assert outcome.summary["least_users_in_a_round"] == 4
+    assert np.isfinite(outcome.model.numbers.item_factors).all()
+
+
+def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_all(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
+    world = make_world(settings, [1] * 3)
+
+    class Echoing(Deadly):
+        def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+            for arrival in super().exchange(letters, deadline):
+                yield arrival
+                yield arrival
+                yield Arrival("ab" * 32, arrival.data)
+
+    metrics = Metrics()
+    final = go_on(world, tmp_path, Echoing(world.answers, 10_000), metrics=metrics).model.numbers
+    model = make_model("mf", n_factors=3, epochs=2, rng=0).fit(world.ratings, PrivacyWeights.uniform(world.ratings))
+    np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
+    assert metrics.refusals["duplicate"] == metrics.refusals["unknown-device"] == metrics.replies / 3
+
+
+def test_a_round_waits_a_bounded_time_and_can_be_resumed(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=4, rounds=4, factors=3)
+    world = make_world(settings, [1] * 4)
+    network = InProcessNetwork(world.answers)
+    slow = world.devices[0].name
+    honest = world.answers[slow]
+
+    def leaves(data: bytes) -> bytes:
+        letter = decode(data)
+        assert isinstance(letter, Letter)
+        if letter.number == 2:
+            network.detach(slow)
+        return honest(data) if letter.number < 2 else b""
+
+    network.attach(slow, leaves)
+    with pytest.raises(FederationError, match="round 2 stopped after 2 attempts: 3 users answered and 4 are needed"):
+        go_on(world, tmp_path, network)
+    outcome = go_on(world, tmp_path, InProcessNetwork(world.answers))
+    assert outcome.summary["rounds"] == 4
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_devices_may_drop_out_at_any_step_of_a_sum(make_world: Callable[..., Any], tmp_path: Path, step: int) -> None:
+    settings = RunSettings(method="mf", view="sums", minimum=8, rounds=2, factors=3)
+    world = make_world(settings, [1] * 10)
+    lost = world.devices[3].name
+    honest = world.answers[lost]
+    seen = 0
+
+    def answer(data: bytes) -> bytes:
+        nonlocal seen
+        letter = decode(data)
+        assert isinstance(letter, Letter)
+        if letter.part == "sum" and letter.number == 1:
+            seen += 1
+            if seen > step:
+                return b""
+        return honest(data)
+
+    outcome = go_on(world, tmp_path, InProcessNetwork(world.answers | {lost: answer}))
+    # From its vector on it is in the sum, whether or not it stays to the end.
+    assert outcome.summary["least_users_in_a_round"] == (9 if step < 3 else 10)
+    assert outcome.summary["rounds_lost"] == 0
+
+
+def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="hdpmf", view="sums", minimum=6, rounds=3, factors=3)
+    world = make_world(settings, [1] * 6)
+    answers = {}
+    for one in world.devices:
+        count: dict[str, int] = {}
+
+        def answer(data: bytes, honest: Any = one.answer, count: dict[str, int] = count) -> bytes:
+            letter = decode(data)
+            assert isinstance(letter, Letter)
+            if letter.part == "sum" and letter.number == 2:
+                count["n"] = count.get("n", 0) + 1
+                if count["n"] > 3:
+                    return b""  # everybody leaves after the vectors
+            return honest(data)
+
+        answers[one.name] = answer
+    outcome = go_on(world, tmp_path, InProcessNetwork(answers))
+    assert outcome.summary["rounds_lost"] == 1
+    assert outcome.summary["rounds"] == 2
+
+
+def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
+    world = make_world(settings, [1] * 6)
+
+    def leaving(honest: Any) -> Callable[[bytes], bytes]:
+        count = [0]
+
+        def answer(data: bytes) -> bytes:
+            letter = decode(data)
+            assert isinstance(letter, Letter)
+            count[0] += letter.part == "sum"
+            return b"" if count[0] > 3 else honest(data)
+
+        return answer
+
+    with pytest.raises(SecureSumError):
+        go_on(world, tmp_path, InProcessNetwork({name: leaving(one) for name, one in world.answers.items()}))

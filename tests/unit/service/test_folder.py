@@ -1,0 +1,197 @@
+"""The recommender's folder: enrolment, runs that survive, cohorts that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from hdpmf.errors import ConfigError, FederationError, ModelFileError, StorageError
+from hdpmf.protocol import DeviceCard, ItemFacts
+from hdpmf.service.enrolment import Enrolled, devices_needed, read_card
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.public_model import PublicModel
+from hdpmf.service.service import Service
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.service.sum_log import CLOSED, SumLog
+from hdpmf.transport import InProcessNetwork
+
+PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
+
+
+def card(number: int, **change: Any) -> DeviceCard:
+    fields = {"name": f"d{number}", "identity": f"{number:064x}", "node": f"n{number}", "users": 1} | change
+    return DeviceCard(**fields)
+
+
+def service_for(world: Any, folder: Path) -> Service:
+    place = ServiceFolder.create(folder, Config(name="test", pace=PACE), world.table)
+    place.enroll(world.enrolled.cards)
+    return Service(place, InProcessNetwork(world.answers), sleep=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"identity": f"{1:064x}"},
+        {"node": "n1"},
+        {"name": "d1"},
+        {"identity": "xyz"},
+        {"identity": f"{2:064x}".replace("2", "G")},
+        {"users": 0},
+        {"name": ""},
+        {"name": "a\x1b[2J"},
+        {"node": "n" * 20_000},
+    ],
+)
+def test_a_device_is_counted_once_and_its_card_must_make_sense(
+    make_world: Callable[..., Any], tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    world = make_world(RunSettings(method="mf", view="messages", minimum=1), [1])
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), world.table)
+    before = folder.enroll([card(1)]).digest
+    with pytest.raises(ConfigError):
+        folder.enroll([card(3), card(2, **wrong)])
+    assert folder.enrolled.digest == before
+    assert len(folder.enrolled) == 1
+
+
+def test_the_digest_is_of_keys_and_users_in_order() -> None:
+    one, other = Enrolled([card(1), card(2)]), Enrolled([card(2), card(1)])
+    assert len({one.digest, other.digest, Enrolled([card(1), card(2, users=2)]).digest}) == 3
+    assert Enrolled.from_json(one.to_json()).digest == one.digest
+    with pytest.raises(ConfigError, match="changed by hand"):
+        Enrolled.from_json(one.to_json().replace(b'"users": 1', b'"users": 9', 1))
+    assert one.without("d1").cards == (card(2),)
+    with pytest.raises(ConfigError, match="no device"):
+        one.without("d9")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"name": "a"}', b"\xff\xfe"])
+def test_what_is_no_card_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError):
+        read_card(data)
+
+
+def test_devices_needed_counts_on_the_smallest() -> None:
+    assert devices_needed([5, 1, 1, 1], 3) == 3
+    assert devices_needed([5, 1, 1, 1], 4) == 4
+    assert devices_needed([1, 1], 3) is None
+
+
+def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=3, rounds=2, factors=3)
+    service = service_for(make_world(settings, [1] * 4), tmp_path / "r")
+    run = service.begin(settings)
+    assert service.folder.unfinished() == run
+    with pytest.raises(ConfigError, match="under way"):
+        service.begin(settings)
+    outcome = service.conduct(run)
+    assert service.folder.unfinished() is None
+    model = ServiceFolder(tmp_path / "r").model()
+    assert model is not None
+    np.testing.assert_array_equal(model.numbers.item_factors, outcome.model.numbers.item_factors)  # type: ignore[union-attr]
+    assert model.facts["privacy"]["status"] == "nominal"
+    summary = msgspec.json.decode(service.folder.summary_path(run).read_bytes())
+    assert summary["devices"] == 4
+    assert "every device's gradients" in summary["privacy"]["sees"]
+    assert (tmp_path / "r" / "model").resolve().parent.name == run.hex()
+
+
+def test_a_run_that_was_given_up_makes_room(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
+    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    service.give_up(service.begin(settings))
+    assert service.folder.model() is None
+    service.conduct(service.begin(settings))
+    assert service.folder.model() is not None
+
+
+@pytest.mark.parametrize(("method", "view"), [("hdp-sum", "sums"), ("hdp-bit", "messages")])
+def test_later_devices_are_asked_once_and_their_answers_are_added(
+    make_world: Callable[..., Any], tmp_path: Path, method: Any, view: Any
+) -> None:
+    settings = RunSettings(method=method, view=view, minimum=5, rounds=1, epsilon=50.0)
+    world = make_world(settings, [1] * 12)
+    early = world.enrolled.cards[:6]
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="test", pace=PACE), world.table)
+    folder.enroll(early)
+    service = Service(folder, InProcessNetwork(world.answers), sleep=lambda _: None)
+    for one in world.devices:
+        one.roster = folder.enrolled.roster
+    first = service.conduct(service.begin(settings))
+    with pytest.raises(FederationError, match="every enrolled device has answered"):
+        service.begin(settings)
+    folder.enroll(world.enrolled.cards[6:])
+    for one in world.devices:
+        one.roster = folder.enrolled.roster
+    second = service.conduct(service.begin(settings))
+    assert second.summary["cohorts"] == 2
+    assert second.summary["devices"] == 6
+    facts, alone = second.model.numbers, first.model.numbers
+    assert isinstance(facts, ItemFacts)
+    assert isinstance(alone, ItemFacts)
+    # Twice the people stand behind each item, in both designs.
+    assert 1.6 < facts.popularity.sum() / alone.popularity.sum() < 2.5
+    assert all(one.one_round.spent is not None for one in world.devices)
+
+
+def test_a_minimum_that_cannot_be_reached_is_refused_before_anyone_is_asked(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=30)
+    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    with pytest.raises(ConfigError, match="needs 30 users"):
+        service.begin(settings)
+
+
+def test_a_folder_in_use_or_not_set_up_is_refused(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    world = make_world(RunSettings(method="mf", view="messages", minimum=1), [1])
+    ServiceFolder.create(tmp_path / "r", Config(name='ünï "quoted"'), world.table)
+    assert ServiceFolder(tmp_path / "r").config.name == 'ünï "quoted"'
+    with pytest.raises(ConfigError, match="not empty"):
+        ServiceFolder.create(tmp_path / "r", Config(name="test"), world.table)
+    with pytest.raises(ConfigError, match="recommender init"):
+        ServiceFolder(tmp_path / "nothing")
+    (tmp_path / "r" / "config.toml").write_text("name = 'x'\n[pace]\nattempts = 0\n")
+    with pytest.raises(ConfigError, match="attempts"):
+        ServiceFolder(tmp_path / "r")
+
+
+def test_a_damaged_model_or_checkpoint_is_named(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=3)
+    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    run = service.begin(settings)
+    service.conduct(run)
+    numbers = tmp_path / "r" / "model" / "numbers.msgpack"
+    numbers.write_bytes(numbers.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match="damaged"):
+        PublicModel.load(tmp_path / "r" / "model")
+    (tmp_path / "r" / "runs" / run.hex() / "checkpoint.msgpack").write_bytes(b"?")
+    with pytest.raises(StorageError, match="cannot be read"):
+        service.folder.run_files(run).load()
+
+
+def test_a_log_that_was_cut_short_loses_only_its_last_record(tmp_path: Path) -> None:
+    path = tmp_path / "sum-1.log"
+    with closing(SumLog(path)) as log:
+        log.begin(b"plan")
+        log.take(3, b"three")
+        log.close_step()
+        log.take(4, b"four")
+    whole = path.read_bytes()
+    for cut in range(1, len(b"four") + 12):
+        path.write_bytes(whole[:-cut])
+        with closing(SumLog(path)) as again:
+            assert again.read() == (b"plan", [(3, b"three"), (CLOSED, b"")])
+            again.take(5, b"five")
+        with closing(SumLog(path)) as once_more:
+            assert once_more.read()[1][-1] == (5, b"five")
+    path.write_bytes(whole[:-2] + b"xx")
+    with closing(SumLog(path)) as damaged:
+        assert len(damaged.read()[1]) == 2
