@@ -1,0 +1,78 @@
+"""What is counted can be looked at: as Prometheus text, on a terminal, and as plain lines."""
+
+from __future__ import annotations
+
+import io
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hdpmf.errors import ConfigError
+from hdpmf.service.live import LiveView, clock, size, watch
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.prometheus import endpoint
+from hdpmf.service.service import conduct
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import InProcessNetwork
+
+
+def counted() -> Metrics:
+    metrics = Metrics()
+    metrics.method, metrics.rounds, metrics.stage = "hdpmf", 4, "round 2 of 4"
+    metrics.bytes_in, metrics.bytes_out, metrics.present, metrics.members = 5_000, 2_500_000, 7, 6
+    metrics.refusals.update({"policy": 2, "shape": 1})
+    metrics.round_begins(1)
+    metrics.round_ends(6)
+    metrics.round_begins(2)
+    return metrics
+
+
+def test_the_endpoint_serves_all_counts_on_this_machine_only() -> None:
+    with endpoint(counted(), 0) as port:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        with pytest.raises(ConfigError, match="choose another port"), endpoint(counted(), port):
+            pass
+    values = dict(re.findall(r"^(hdpmf_recommender_\S+) (\S+)$", text, re.MULTILINE))
+    assert values["hdpmf_recommender_rounds_total"] == "1.0"
+    assert values["hdpmf_recommender_participants"] == "6.0"
+    assert values["hdpmf_recommender_received_bytes_total"] == "5000.0"
+    assert values['hdpmf_recommender_refusals_total{reason="policy"}'] == "2.0"
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+
+
+def test_the_live_view_shows_the_round_and_the_refusals() -> None:
+    stream = io.StringIO()
+    view = LiveView(counted(), stream)
+    Console(file=stream, width=140).print(view.render())
+    for word in ("hdpmf", "round 2 of 4", "2.5 MB", "policy 2, shape 1"):
+        assert word in stream.getvalue()
+
+
+def test_a_run_tells_plain_lines_and_counts_bytes(make_world: Callable[..., Any]) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=3, factors=3)
+    world = make_world(settings, [1] * 3)
+    metrics, stream = Metrics(), io.StringIO()
+    with watch(metrics, stream) as log:
+        outcome = conduct(
+            settings, world.table, world.enrolled, InProcessNetwork(world.answers), metrics=metrics, log=log,
+            pace=Pace(gather=0.0),
+        )  # fmt: skip
+    lines = stream.getvalue().splitlines()
+    assert "3 devices take part (3 users), 0 refused" in lines
+    assert any(
+        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", one) for one in lines
+    )
+    assert metrics.bytes_in == outcome.summary["bytes_in"] > 3 * 3 * 40 * 3 * 4
+    assert metrics.bytes_out > metrics.bytes_in
+    assert not any("\x1b" in one for one in lines)
+
+
+def test_times_and_sizes_for_people() -> None:
+    assert [clock(None), clock(59.6), clock(3725)] == ["?", "1:00", "1:02:05"]
+    assert [size(12), size(2_000), size(3.5e6), size(7e9)] == ["12 B", "2.0 KB", "3.5 MB", "7.0 GB"]
