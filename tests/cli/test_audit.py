@@ -28,6 +28,18 @@ def test_parts_are_printed_for_gradients(call):
     assert "through the user's vector" in result.out
 
 
+def test_presence_and_hidden_h(call):
+    result = call("audit", "run", "--method", "hdp-sum", "--view", "sums", "--adjacency", "presence", "--runs", "200")
+    assert "0.75 (proved)" in result.out
+    result = call("audit", "run", "--method", "hdpmf", "--view", "sums-h-hidden", "--runs", "20", "--json", *FAST)
+    assert result.json["view"] == "sums-h-hidden"
+
+
+def test_a_claim_for_another_view_is_called_so(call):
+    result = call("audit", "run", "--method", "hdp-sum", "--view", "messages", "--runs", "20")
+    assert "not made for the view of this audit" in result.out
+
+
 @pytest.mark.parametrize("attack", ["reconstruct", "difference", "zero-h"])
 def test_attacks(call, attack):
     result = call("audit", "attack", attack, "--users", "3", "--runs", "20", "--json", *FAST)
@@ -52,6 +64,8 @@ def test_report_writes_a_figure_and_numbers(call, tmp_path):
         ("run", "--method", "nonsense"),
         ("run", "--method", "hdpmf", "--view", "nonsense"),
         ("run", "--method", "hdpmf", "--runs", "1"),
+        ("run", "--method", "hdp-bit", "--adjacency", "presence"),
+        ("run", "--method", "hdp-sum", "--view", "sums-h-hidden"),
         ("attack", "nonsense"),
         ("attack", "reconstruct", "--method", "hdp-bit"),
     ],

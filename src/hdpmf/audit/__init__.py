@@ -4,9 +4,21 @@ Start with ``run_audit(Audit("hdp-bit", "messages"))``; ``docs/audit.md`` says w
 """
 
 from hdpmf.audit.bounds import LowerBound, Scores, ceiling, lower_bound
-from hdpmf.audit.game import AUDITED, BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, AuditResult, run_audit
+from hdpmf.audit.game import (
+    ADJACENCIES,
+    AUDITED,
+    BROKEN,
+    NO_CLAIM,
+    STANDS,
+    VIEWS,
+    Audit,
+    AuditResult,
+    pairs,
+    run_audit,
+)
 
 __all__ = [
+    "ADJACENCIES",
     "AUDITED",
     "BROKEN",
     "NO_CLAIM",
@@ -18,5 +30,6 @@ __all__ = [
     "Scores",
     "ceiling",
     "lower_bound",
+    "pairs",
     "run_audit",
 ]

@@ -3,7 +3,8 @@
 The score is the log-likelihood ratio of all messages of the user under "the rating is high" and "it is low", given the
 path of item factors, h, the user's other ratings and first vector. With h known the noise of a message is Gaussian
 with variance ``8 Delta^2 K h / (epsilon^2 n_j)``; of a sum over all users the attacker subtracts what it knows of the
-others, and the noise is that of ``n_j = 1``.
+others, and the noise is that of ``n_j = 1``. Somebody who sees the sums but not h (``sums-h-hidden``) sees Laplace
+noise: every run then has draws of h of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def device_scores(
     Args:
         target: The rating.
         path: What the recommender sends.
-        view: ``messages`` or ``sums``.
+        view: ``messages``, ``sums`` or ``sums-h-hidden``.
         runs: Of each world.
         seed: Of the first vectors and of the noise.
         progress: Told about runs of either world.
@@ -82,7 +83,8 @@ def _block(
     items = target.ratings.item_codes[target.own]
     raters = np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
     copies = _copies(target, items, rating, ids)
-    stream = messages(path, copies, raters, noise, seed, workers)
+    hidden = view == "sums-h-hidden"
+    stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden)
     kept = next(stream)
     low, high = (Device(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
     ratios = np.zeros(kept.shape)
@@ -91,6 +93,9 @@ def _block(
             ratios[:, target.place] += _k_norm_ratio(
                 path, number, sums, (low, high), target.place, int(raters[target.place])
             )
+            continue
+        if hidden:
+            ratios += _laplace_ratio(path, number, sums, low, high)
             continue
         precision = 1.0 / path.variance(number, items, raters)
         e_low, e_high = low.residuals(number), high.residuals(number)
@@ -101,6 +106,18 @@ def _block(
         ratios -= 0.5 * (e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T))
     own = ratios[:, target.place]
     return np.stack((own, ratios.sum(axis=1) - own))
+
+
+def _laplace_ratio(path: Path, number: int, sums: np.ndarray, low: Device, high: Device) -> np.ndarray:
+    """Where nobody tells h: Laplace noise on every coordinate."""
+    distances, ones = [], np.ones(sums.shape[2], np.float32)
+    for device in (low, high):
+        e = device.residuals(number).astype(np.float32)
+        apart = e[:, :, None] * device.u.astype(np.float32)[:, None, :]
+        apart -= sums
+        np.abs(apart, out=apart)
+        distances.append(apart @ ones)  # twice as fast as a sum over so short an axis
+    return np.asarray((distances[0] - distances[1]) / path.laplace_scale)
 
 
 def _k_norm_ratio(

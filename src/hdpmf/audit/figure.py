@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hdpmf.audit.game import BROKEN, NO_CLAIM, STANDS, VIEWS, AuditResult
+from hdpmf.audit.game import BROKEN, HIDDEN_H, NO_CLAIM, STANDS, VIEWS, AuditResult
 from hdpmf.models import METHODS
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ _COLOURS = {BROKEN: "#c8452f", STANDS: "#2a9d7c", NO_CLAIM: "#8792a0"}
 _TITLES = {
     "messages": ("messages", "the recommender sees what every user sends"),
     "sums": ("sums", "secure aggregation: only sums over users are seen"),
+    HIDDEN_H: ("sums, h hidden", "sums, by somebody who does not know h"),
     "final": ("final", "only what is published at the end is seen"),
 }
-_COVERED = {"all messages": VIEWS, "sums over users (secure aggregation)": ("sums", "final")}
 _INK, _FAINT = "#25303b", "#6b7785"
 
 
@@ -61,6 +61,8 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
     axes.axvline(top, color=_FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     for position, name in enumerate(names):
         if name not in results:
+            axes.annotate("no h: as in sums", (0, position), (4, 0), textcoords="offset points", va="center",
+                          fontsize=8.5, color=_FAINT)  # fmt: skip
             continue
         one = results[name]
         colour = _COLOURS[one.verdict]
@@ -81,7 +83,7 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
             zorder=4,
         )
         if one.epsilon_claimed is not None:
-            covered = one.view in _COVERED.get(one.claim_view, VIEWS)
+            covered = one.claim_covers_view
             axes.plot(
                 one.epsilon_claimed,
                 position,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -19,11 +19,22 @@ from hdpmf.audit.world import Target, check_runs, choose_target
 from hdpmf.errors import ConfigError
 from hdpmf.models import make_model
 from hdpmf.models.factorization import Factorization
+from hdpmf.privacy.accounting import cost
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.ratings import Ratings, synthetic_world
 
 AUDITED = ("mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean")
-VIEWS = ("messages", "sums", "final")
+HIDDEN_H = "sums-h-hidden"
+VIEWS = ("messages", "sums", HIDDEN_H, "final")
+ADJACENCIES = ("value", "presence")
+
+DRAWS_H = ("hdpmf", "hdpmf-w", "pdpmf", "dpmf")
+"""The methods in which the recommender has a hand in the noise, so that it makes a difference whether h is known."""
+
+HIDES_PRESENCE = ("hdp-sum",)
+"""The methods that claim to hide whether an item was rated, though something is sent."""
+
+_COVERED = {"all messages": VIEWS, "sums over users (secure aggregation)": ("sums", HIDDEN_H, "final")}
 
 BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
 
@@ -33,7 +44,7 @@ _FINAL_PILOT = 1_000
 # As the command line trains them.
 LEARNING_RATES = {"hdpmf-w": 0.05}
 
-_SETTINGS = ("epsilon", "weight", "factors", "epochs", "delta", "seed")
+_SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "delta", "seed")
 
 Progress = Callable[[int, int], None]
 """Called with the simulations done and all there will be."""
@@ -45,8 +56,8 @@ class Audit:
 
     Attributes:
         method: One of ``AUDITED``.
-        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users, or the ``final`` item
-            factors (what a one-round design publishes).
+        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with h, which the
+            recommender knows, or ``sums-h-hidden``), or the ``final`` item factors (what a one-round design publishes).
         runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
         epsilon: The method's epsilon.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
@@ -54,6 +65,8 @@ class Audit:
         epochs: T, the number of rounds.
         delta: Of the guarantee that is put to the test.
         seed: An audit is a simulation: the same seed gives the same bound.
+        adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or its ``presence``, not
+            there or highest.
     """
 
     method: str
@@ -65,11 +78,20 @@ class Audit:
     epochs: int = 100
     delta: float = 0.0
     seed: int = 0
+    adjacency: str = "value"
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (("method", self.method, AUDITED), ("view", self.view, VIEWS)):
+        for name, allowed in (("method", AUDITED), ("view", VIEWS), ("adjacency", ADJACENCIES)):
+            value = getattr(self, name)
             if value not in allowed:
                 raise ConfigError(f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}")
+        if self.view == HIDDEN_H and self.method not in DRAWS_H:
+            raise ConfigError(f"{self.method} has no h that could be hidden; what there is to see is the view 'sums'")
+        if self.adjacency == "presence" and self.method not in HIDES_PRESENCE:
+            raise ConfigError(
+                f"{self.method} does not claim to hide which items were rated, so there is nothing to put to the test; "
+                f"audit presence with {', '.join(HIDES_PRESENCE)}"
+            )
         check_runs(self.runs)
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
@@ -89,6 +111,7 @@ class AuditResult:
         verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
         claim_status: ``proved``, ``nominal`` or ``none``.
         claim_view: The view that the claim was made for.
+        claim_covers_view: Whether that includes the view of this audit.
         ceiling: The largest bound that so many runs can prove.
         power: Measured true-positive rate of the attacker's test.
         false_alarms: Its measured false-positive rate.
@@ -97,7 +120,7 @@ class AuditResult:
         pilot_runs: Runs of each world that chose the threshold.
         data: The world.
         target: How many ratings the audited user has, and how many users rated the item.
-        settings: The rest of what was asked.
+        settings: The rest of what was asked, ``adjacency`` among it.
         seconds: Time taken.
     """
 
@@ -110,6 +133,7 @@ class AuditResult:
     verdict: str
     claim_status: str
     claim_view: str
+    claim_covers_view: bool
     ceiling: float
     power: float
     false_alarms: float
@@ -152,6 +176,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
+        claim_covers_view=audit.view in _COVERED.get(claim.view, VIEWS),
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
         power=best.power,
         false_alarms=best.false_alarms,
@@ -162,6 +187,11 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
         settings={name: getattr(audit, name) for name in _SETTINGS},
         seconds=time.perf_counter() - begin,
     )
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every method with every view that it has."""
+    return [(method, view) for method in AUDITED for view in VIEWS if view != HIDDEN_H or method in DRAWS_H]
 
 
 def verdict(claimed: float | None, bound: float) -> str:
@@ -183,12 +213,13 @@ def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None])
     if audit.method in ("hdp-sum", "hdp-bit"):
         design = Design("A" if audit.method == "hdp-sum" else "L", audit.epsilon)
         if audit.view == "final":
-            return {"everything": final_scores(target, design, pilot, audit.runs, audit.seed, step)}
+            halves = final_scores(target, design, pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency)
+            return {"everything": halves}
         if design.kind == "L":
             scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
             step(2 * total)
         else:
-            scores = sum_scores(target, design, audit.view, total, audit.seed, step)
+            scores = sum_scores(target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency)
         return {"everything": _halves(scores, pilot)}
     model = _model(audit)
     if audit.view == "final":
@@ -214,7 +245,10 @@ def _model(audit: Audit) -> Factorization:
 
 
 def _claim(audit: Audit) -> PrivacyClaim:
-    return make_model(audit.method, epsilon=audit.epsilon).privacy
+    claim = make_model(audit.method, epsilon=audit.epsilon).privacy
+    if audit.adjacency == "value":
+        return claim
+    return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", epsilon=audit.epsilon).pure)
 
 
 def _nothing_sent(target: Target, runs: int) -> tuple[Scores, Scores]:

@@ -3,11 +3,12 @@
 What the attacker knows of the other users it subtracts, so a shard that holds the one rating is enough:
 
 * hdp-sum, ``sums``: the shard answers for all contributors, so its entries have the noise of the whole sum. The score
-  is the exact log-likelihood ratio of the two entries that the rating's value moves (its item's score and, in design A,
+  is the exact log-likelihood ratio of the entries that differ between the worlds (its item's score and, in design A,
   the total).
 * hdp-sum, ``messages``: what one user submits, with that user's share of the noise alone, as if there were no secure
   aggregation. Nobody claims anything for this view; it is here to show why.
 * hdp-bit, ``messages``: the log-likelihood ratio of the bit. ``sums``: the sum of the bits of the item's raters.
+* hdp-sum, neighbours by ``presence``: the rating is the highest, or it is not there. Both of the item's entries move.
 * ``final``: the recommender's real post-processing of a small world; Fisher's discriminant of what it publishes.
 """
 
@@ -26,7 +27,7 @@ from hdpmf.audit.laws import log_discrete_laplace, log_share
 from hdpmf.audit.world import Target
 from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.coding import bit_height, bit_probability, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.coding import Coding, bit_height, bit_probability, make_ruler, sum_channels, weight_units
 from hdpmf.privacy.released import SimulatedNoise
 from hdpmf.protocol import BitContribution, SumContribution, Survey
 from hdpmf.ratings import Ratings
@@ -90,45 +91,65 @@ class _Less:
 
 
 def sum_scores(
-    target: Target, design: Design, view: str, runs: int, seed: int, progress: Progress = lambda done: None
+    target: Target,
+    design: Design,
+    view: str,
+    runs: int,
+    seed: int,
+    progress: Progress = lambda done: None,
+    *,
+    adjacency: str = "value",
 ) -> Scores:
     """Scores against designs A and S in the view ``sums`` or ``messages``."""
     contributors = max(target.ratings.n_users, 2)
     n_users = contributors if view == "sums" else 1
     coding = coding_of(design.survey(target.ratings, contributors))
     channels = sum_channels(design.kind, coding, design.epsilon)
-    units = int(weight_units(np.array([target.weight]))[0])
     worlds = []
-    for world, rating in enumerate(target.ends):
+    for world, rating in enumerate(_ends(target, adjacency)):
         one, weights = _alone(target, rating)
         survey = design.survey(one, contributors)
         noise = SimulatedNoise(seed, _SUMS + world)
-        entries = np.empty((runs, 2), np.int64)
+        entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
             sent = design.answer(one, weights, n_users, survey, noise)
             if isinstance(sent, SumContribution):
-                entries[run] = sent.scores[0], sent.total
+                entries[run] = sent.scores[0], sent.weights[0], sent.total
             if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
                 progress(run % _TOLD_EVERY + 1)
         worlds.append(entries)
+    moved = [_moved(target, coding, rating) for rating in _ends(target, adjacency)]
 
     def ratio(seen: np.ndarray) -> np.ndarray:
         total = np.zeros(len(seen))
-        for column, (channel, ruler) in enumerate(
-            ((channels.score, coding), (channels.total, make_ruler(target.ratings.scale)))
-        ):
-            if channel is None:
+        for column, channel in enumerate((channels.score, channels.weight, channels.total)):
+            if channel is None or moved[0][column] == moved[1][column]:
                 continue
             scale = float(channel.scale) * design.noise_factor
-            low, high = units * ruler.encode(np.array(target.ends, np.float32))
-            for end, sign in ((high, 1.0), (low, -1.0)):
-                noise = seen[:, column] - end
+            for by, sign in ((moved[1], 1.0), (moved[0], -1.0)):
+                noise = seen[:, column] - by[column]
                 law = log_discrete_laplace(noise, scale) if view == "sums" else log_share(noise, scale, contributors)
                 total += sign * law
         # The law of a sum has a plateau: equal ratios must not differ by rounding, or a threshold would split them.
         return np.asarray(np.round(total, 9))
 
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
+
+
+def _ends(target: Target, adjacency: str) -> tuple[float | None, float]:
+    """The rating in the two worlds; None where it is not there."""
+    low, high = target.ends
+    return (None if adjacency == "presence" else low), high
+
+
+def _moved(target: Target, coding: Coding, rating: float | None) -> tuple[int, int, int]:
+    """What the rating adds to its item's score, its item's weight and the total."""
+    if rating is None:
+        return 0, 0, 0
+    units = int(weight_units(np.array([target.weight]))[0])
+    value = np.array([rating], np.float32)
+    ruler = make_ruler(target.ratings.scale)
+    return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
 
 
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
@@ -180,14 +201,15 @@ def final_scores(
     runs: int,
     seed: int,
     progress: Progress = lambda done: None,
+    *,
+    adjacency: str = "value",
 ) -> tuple[Scores, Scores]:
     """Scores of pilot and measured runs against what the recommender publishes after a one-round design."""
     worlds = []
     contributors = target.ratings.n_users
     survey, model = design.survey(target.ratings, contributors), design.model
-    weights = target.privacy_weights()
-    for world, rating in enumerate(target.ends):
-        ratings = _with_values(target.ratings, target.values(rating))
+    for world, rating in enumerate(_ends(target, adjacency)):
+        ratings, weights = _with_rating(target, rating)
         noise = SimulatedNoise(seed, _FINAL + world)
         published = np.empty((pilot + runs, 3))
         for run in range(pilot + runs):
@@ -203,11 +225,21 @@ def final_scores(
     return Scores(low_scores[:pilot], high_scores[:pilot]), Scores(low_scores[pilot:], high_scores[pilot:])
 
 
-def _alone(target: Target, rating: float) -> tuple[Ratings, PrivacyWeights]:
+def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
     """A world of the one rating: what else is in the sums, the attacker knows and subtracts."""
-    one = Ratings.from_arrays([0], [0], [rating], scale=target.ratings.scale, name="one rating")
-    return one, PrivacyWeights.per_rating(one, [target.weight])
+    shown = target.ends[1] if rating is None else rating
+    one = Ratings.from_arrays([0], [0], [shown], scale=target.ratings.scale, name="one rating")
+    if rating is None:
+        one = one.take(np.zeros(0, np.int64))
+    return one, PrivacyWeights.per_rating(one, np.full(len(one), target.weight))
 
 
-def _with_values(ratings: Ratings, values: np.ndarray) -> Ratings:
-    return Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)
+def _with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
+    """The whole world with this rating in the audited place, or without one there."""
+    ratings, weights = target.ratings, target.weights
+    values = ratings.values if rating is None else target.values(rating)
+    world = Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)
+    if rating is None:
+        others = np.delete(np.arange(len(ratings)), target.row)
+        world, weights = world.take(others), weights[others]
+    return world, PrivacyWeights.per_rating(world, weights)

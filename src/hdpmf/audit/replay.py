@@ -16,7 +16,7 @@ import numpy as np
 
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise, laplace_scale
+from hdpmf.privacy.noise import H_FLOOR, SimulationNoise, laplace_scale
 from hdpmf.protocol import Opening, Round, learning_rate_at
 from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.recommender import Recommender
@@ -51,15 +51,19 @@ class Path:
     h: np.ndarray | None
     raters: np.ndarray
 
+    @property
+    def laplace_scale(self) -> float:
+        """Of the noise on each coordinate of a sum, to whoever does not know h."""
+        budget = self.mechanism.round_budget(self.budget or 0.0, self.plan.epochs)
+        return laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, budget)
+
     def variance(self, round_: int, items: np.ndarray, raters: np.ndarray) -> np.ndarray:
         """Variance of the noise in a message about each of ``items`` (rows) on each coordinate."""
         if self.h is None or self.budget is None:
             return np.ones((len(items), self.plan.n_factors))
-        budget = self.mechanism.round_budget(self.budget, self.plan.epochs)
-        scale = laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, budget)
         h = self.h[round_].astype(np.float64)
         per_item = h[items] if len(h) > 1 else np.repeat(h, len(items), axis=0)
-        return np.asarray(2.0 * scale**2 * per_item / raters[:, None])
+        return np.asarray(2.0 * self.laplace_scale**2 * per_item / raters[:, None])
 
 
 def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> Path:
@@ -107,7 +111,14 @@ class Copies:
 
 
 def messages(
-    path: Path, copies: Copies, raters: np.ndarray, noise: SimulationNoise, seed: int, workers: Workers
+    path: Path,
+    copies: Copies,
+    raters: np.ndarray,
+    noise: SimulationNoise,
+    seed: int,
+    workers: Workers,
+    *,
+    own_h: bool = False,
 ) -> Iterator[np.ndarray]:
     """What a real shard of these users answers: which ratings take part, then the messages of every round.
 
@@ -119,6 +130,7 @@ def messages(
         noise: Of the devices.
         seed: Of the first user vectors.
         workers: Threads for the kernels.
+        own_h: Draw h anew for every copy, item and round, instead of what the path has.
 
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
@@ -139,7 +151,9 @@ def messages(
     for number in range(1, plan.epochs + 1):
         factors = path.factors[number - 1][copies.items]
         h = None if path.h is None else path.h[number - 1]
-        if h is not None and len(h) > 1:
+        if h is not None and own_h:
+            h = np.maximum(noise.exponentials((n * m, plan.n_factors)), np.float32(H_FLOOR))
+        elif h is not None and len(h) > 1:
             h = np.tile(h[copies.items], (n, 1))
         shard.receive(Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h))
         yield shard.contribute().sums.reshape(n, m, plan.n_factors)

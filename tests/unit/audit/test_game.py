@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hdpmf.audit import AUDITED, BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, run_audit
+from hdpmf.audit import AUDITED, BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, pairs, run_audit
 from hdpmf.audit.figure import audit_png
 from hdpmf.audit.retrain import SMALL_ITEMS, SMALL_USERS, small_world
 from hdpmf.audit.world import choose_target
@@ -19,10 +19,12 @@ def _audit(method, view, runs=150, **others):
 
 @pytest.fixture(scope="module")
 def results(world):
-    return {(method, view): run_audit(_audit(method, view), world) for method in AUDITED for view in VIEWS}
+    return {(method, view): run_audit(_audit(method, view), world) for method, view in pairs()}
 
 
 def test_every_method_and_view_has_an_answer(results):
+    assert {method for method, _ in results} == set(AUDITED)
+    assert {view for _, view in results} == set(VIEWS)
     for (method, view), result in results.items():
         assert (result.method, result.view, result.runs) == (method, view, 150)
         assert 0 <= result.epsilon_lower_bound <= result.ceiling + 1e-12
@@ -64,6 +66,25 @@ def test_the_same_seed_gives_the_same_bound(world):
         assert (first.power, first.false_alarms) == (second.power, second.false_alarms)
 
 
+def test_whether_the_claim_was_made_for_the_view_is_said(results):
+    for (method, view), covered in {
+        ("hdp-sum", "messages"): False,
+        ("hdp-sum", "final"): True,
+        ("hdp-bit", "messages"): True,
+        ("hdpmf-paid", "messages"): False,
+        ("hdpmf", "messages"): True,
+    }.items():
+        assert results[method, view].claim_covers_view == covered
+
+
+@pytest.mark.parametrize("view", ["messages", "sums", "final"])
+def test_presence_has_a_claim_of_its_own(world, view):
+    result = run_audit(_audit("hdp-sum", view, epsilon=2.0, weight=0.5, adjacency="presence"), world)
+    assert result.epsilon_claimed == pytest.approx(0.75)
+    assert result.settings["adjacency"] == "presence"
+    assert (result.verdict == STANDS) == (view != "messages")
+
+
 def test_the_claim_is_the_rating_s_own(world):
     result = run_audit(_audit("hdp-bit", "messages", epsilon=2.0, weight=0.25), world)
     assert result.epsilon_claimed == 0.5
@@ -83,7 +104,16 @@ def test_progress_reaches_its_end(world):
 
 
 def test_what_makes_no_sense_is_refused(world):
-    for wrong in ({"method": "nonsense"}, {"view": "nonsense"}, {"runs": 5}, {"seed": -1}):
+    for wrong in (
+        {"method": "nonsense"},
+        {"view": "nonsense"},
+        {"runs": 5},
+        {"seed": -1},
+        {"adjacency": "nonsense"},
+        {"adjacency": "presence"},
+        {"method": "hdp-bit", "adjacency": "presence"},
+        {"method": "hdp-sum", "view": "sums-h-hidden"},
+    ):
         with pytest.raises(ConfigError):
             Audit(**{"method": "hdpmf", "view": "sums", **wrong})
     with pytest.raises(PrivacyError, match="weight"):

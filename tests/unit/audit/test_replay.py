@@ -60,6 +60,21 @@ def test_noise_has_the_stated_variance(target, view):
     assert abs(ratio - 1) < 4 * np.sqrt(2 / noise.size)
 
 
+def test_noise_with_h_of_its_own_is_laplace(target):
+    """Squares and absolute values of 72,000 draws, within 4 standard errors: 2 b^2 and b."""
+    path = _path("hdpmf", target)
+    copies = _copies(target, 400)
+    with Workers(1) as workers:
+        ones = np.ones(copies.shape[1], np.int64)
+        stream = messages(path, copies, ones, SimulationNoise(0, 1), 5, workers, own_h=True)
+        device = Device(path, copies, next(stream), None, 5)
+        noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
+    assert path.laplace_scale == pytest.approx(2 * 4.0 * 2)
+    scaled = noise / path.laplace_scale
+    assert np.abs(scaled).mean() == pytest.approx(1.0, abs=4 / np.sqrt(noise.size))
+    assert (scaled**2).mean() == pytest.approx(2.0, abs=4 * np.sqrt(20 / noise.size))
+
+
 def test_scores_are_log_likelihood_ratios(target):
     """Means of +-D/2 and variance D for Gaussian noise, where both are estimated from 3,000 runs (4 sd)."""
     scores = device_scores(target, _path("hdpmf", target), "sums", 3_000, 0).everything
