@@ -9,7 +9,7 @@ from hdpmf.kernels import batch
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Mechanism
+from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Entered, Mechanism
 from hdpmf.privacy.noise import SimulationNoise, k_norm_scale, k_norm_shape, laplace_scale, noise_share
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
@@ -24,9 +24,9 @@ from hdpmf.shard.stand_in import stand_in_vectors
 class Shard:
     """One or more users on the private side of the protocol.
 
-    Methods are called in the order of the conversation (see ``hdpmf.protocol``). A message out of turn, of the wrong
-    size or for another mechanism is refused with a ProtocolError, one whose h no honest recommender would draw with a
-    PrivacyError; either changes nothing.
+    Methods are called in the order of the conversation (see ``hdpmf.protocol``); rounds may be left out. A message out
+    of turn, of the wrong size or for another mechanism is refused with a ProtocolError, one whose h no honest
+    recommender would draw with a PrivacyError; either changes nothing.
 
     Args:
         ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
@@ -56,6 +56,7 @@ class Shard:
         self._opened = False
         self._round = 0
         self._answered = 0
+        self._kept: np.ndarray | None = None
         self._kept_noise: np.ndarray | None = None
         self._raters: np.ndarray | None = None
 
@@ -114,91 +115,154 @@ class Shard:
             opening.noise_budget,
             self._noise.uniforms(len(ratings)),
         )
-        users, items = ratings.user_codes, ratings.item_codes
+        self._let_in(plan, opening, entered)
+        self._U = pad(initial_vectors(ratings.users, plan.n_factors, self._seed))
+        self._h_law = HLaw(plan.n_factors, plan.epochs if plan.fresh_noise else 1)
+        return self.counts()
+
+    def counts(self) -> ItemCounts:
+        """How many ratings take part per item."""
+        if not self._opened:
+            raise ProtocolError("an Opening must come first")
+        return compose(ItemCounts, counts=self._spread(self._by_item.counts))
+
+    def _let_in(self, plan: Plan, opening: Opening, entered: Entered) -> None:
+        """Lay out the ratings that take part. Only rows of items that are rated here are ever computed with."""
+        users, items = self._ratings.user_codes, self._ratings.item_codes
         if entered.kept is not None:
             users, items = users[entered.kept], items[entered.kept]
-        self._by_item = group(items, users, entered.target, entered.coefficient, ratings.n_items)
+        self._own = _rated(items, plan.n_items)
+        n_rows = plan.n_items
+        if self._own is not None:
+            n_rows = len(self._own)
+            items = np.searchsorted(self._own, items).astype(np.int32)
+        self._by_item = group(items, users, entered.target, entered.coefficient, n_rows)
         # The coefficient protects what is sent; the device fits its own vector to all that it knows.
-        self._by_user = group(users, items, entered.target, None, ratings.n_users)
+        self._by_user = group(users, items, entered.target, None, self._ratings.n_users)
+        self._kept = entered.kept
         self._noise_budget = opening.noise_budget
-        self._U = pad(initial_vectors(ratings.users, plan.n_factors, self._seed))
-        self._gradient = np.empty((plan.n_items, self._U.shape[1]), np.float32)
         self._opened = True
-        self._h_law = HLaw(plan.n_factors, plan.epochs if plan.fresh_noise else 1)
-        return compose(ItemCounts, counts=self._by_item.counts)
+
+    def _rows(self, table: np.ndarray) -> np.ndarray:
+        """Of a table with a row per item, the rows of the items that are rated here."""
+        return table if self._own is None else table[self._own]
+
+    def _spread(self, rows: np.ndarray) -> np.ndarray:
+        """A table with a row per item, from the rows of the items that are rated here."""
+        if self._own is None:
+            return rows
+        table = np.zeros((self._expected_plan().n_items, *rows.shape[1:]), rows.dtype)
+        table[self._own] = rows
+        return table
 
     def receive(self, message: Round) -> None:
         """Take new item factors; from the second round on, make the previous round's step of the user vectors."""
         plan = self._expected_plan()
-        if not isinstance(message, Round) or message.number != self._round + 1 or message.number > plan.epochs + 1:
-            raise ProtocolError(f"expected round {self._round + 1} of {plan.epochs}")
+        if not self._opened or not isinstance(message, Round):
+            raise ProtocolError("an Opening must come first, and then rounds")
+        if not self._round < message.number <= plan.epochs + 1:
+            raise ProtocolError(f"expected round {self._round + 1} of {plan.epochs}, or a later one")
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors of this round do not have the shape of the plan")
         closing = message.number == plan.epochs + 1
         draws = self._noise_budget is not None and not closing and self._mechanism.needs_h
         if draws and message.h is None:
             raise ProtocolError("refused: without h for every item the gradients would go out without noise")
-        if (message.raters < self._by_item.counts).any():
-            raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
-        if self._raters is not None and not np.array_equal(message.raters, self._raters):
-            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
-        if draws and message.h is not None and self._kept_noise is None:
-            self._h_law.check(message.h)
-        V = pad(message.item_factors)
+        raters = self._rows(message.raters)
+        self._check_raters(raters)
+        h = None
+        if draws and message.h is not None and len(raters):
+            h = message.h if len(message.h) == 1 else self._rows(message.h)
+            if self._kept_noise is None:
+                self._h_law.check(h)
+        V = pad(self._rows(message.item_factors))
         if closing and not self._mechanism.sends_fitted_vectors:
             # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
-            self._U = pad(constrained_ridges(self._by_user, message.item_factors, plan.reg))
+            self._U = pad(constrained_ridges(self._by_user, V[:, : plan.n_factors], plan.reg))
         elif message.number > 1:
             rate = learning_rate_at(plan.learning_rate, message.number - 1, plan.epochs)
             steps = np.full(self._by_user.n_rows, rate, np.float32)
             if plan.scale_steps:
                 steps /= np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
             batch.step_users(self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers)
-        self._V = V
-        self._message = message
-        self._raters = message.raters
+        self._V, self._h = V, h
+        self._raters = raters
         self._round = message.number
+
+    def _check_raters(self, raters: np.ndarray) -> None:
+        if (raters < self._by_item.counts).any():
+            raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
+        if self._raters is not None and not np.array_equal(raters, self._raters):
+            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
 
     def contribute(self) -> Gradients:
         """The noisy gradients of this round's item factors, once: a second answer would halve the noise."""
+        plan = self._to_answer()
+        sums = self._gradients(plan)
+        if self._noise_budget is not None:
+            sums = sums + self._noise_shares(plan, self._noise_budget)
+        return self._answer(sums)
+
+    def _to_answer(self) -> Plan:
+        """The plan, if there is a round that waits for an answer."""
         plan = self._expected_plan()
         if not 1 <= self._round <= plan.epochs:
             raise ProtocolError("there is no round to contribute to")
         if self._answered == self._round:
             raise ProtocolError("refused: this round has been answered; a second answer would have other noise")
-        U = self._U if self._mechanism.sends_fitted_vectors else stand_in_vectors(self._by_user, self._V)
-        batch.item_gradients(self._by_item, U, self._V, self._gradient, self._workers)
-        sums = self._gradient[:, : plan.n_factors]
-        if self._noise_budget is not None:
-            sums = sums + self._noise_shares(plan, self._noise_budget)
+        return plan
+
+    def _answer(self, rows: np.ndarray) -> Gradients:
+        """The message with these sums, which answers the round."""
         with np.errstate(invalid="ignore"):
-            finite = np.isfinite(sums.sum(dtype=np.float64))
+            finite = np.isfinite(rows.sum(dtype=np.float64))
         if not finite:
             raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
         self._answered = self._round
-        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(sums))
+        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(self._spread(rows)))
+
+    def _gradients(self, plan: Plan) -> np.ndarray:
+        """Summed gradients of the items that are rated here, without noise."""
+        U = self._U if self._mechanism.sends_fitted_vectors else stand_in_vectors(self._by_user, self._V)
+        sums = np.empty((self._by_item.n_rows, self._U.shape[1]), np.float32)
+        batch.item_gradients(self._by_item, U, self._V, sums, self._workers)
+        return sums[:, : plan.n_factors]
 
     def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:
-        """The sum of the shares of this shard's raters, per item."""
+        """The sum of the shares of this shard's raters, per item that is rated here."""
         if self._kept_noise is not None:
             return self._kept_noise
-        message = self._message
         width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
-        part = self._by_item.counts / np.maximum(message.raters, 1)
-        normals = self._noise.normals((plan.n_items, plan.n_factors))
+        part = self._by_item.counts / np.maximum(self._round_raters(), 1)
+        normals = self._noise.normals((len(part), plan.n_factors))
         if not self._mechanism.needs_h:
             gammas = self._noise.gammas(k_norm_shape(plan.n_factors, part))
             spread = k_norm_scale(width, round_budget) * np.sqrt(2.0 * gammas)
             return np.asarray(spread.astype(np.float32)[:, None] * normals)
-        if message.h is None:
-            raise PrivacyError("the round brought no h")
         c = normals * np.sqrt(part).astype(np.float32)[:, None]
-        shares = noise_share(message.h, c, np.float32(laplace_scale(plan.n_factors, width, round_budget)))
+        scale = np.float32(laplace_scale(plan.n_factors, width, round_budget))
+        shares = noise_share(self._round_h(), c, scale)
         if not plan.fresh_noise:
             self._kept_noise = shares
         return shares
+
+    def _round_raters(self) -> np.ndarray:
+        if self._raters is None:
+            raise ProtocolError("a round must come first")
+        return self._raters
+
+    def _round_h(self) -> np.ndarray:
+        if self._h is None:
+            raise PrivacyError("the round brought no h")
+        return self._h
 
     def _expected_plan(self) -> Plan:
         if self._plan is None:
             raise ProtocolError("a plan must come first")
         return self._plan
+
+
+def _rated(items: np.ndarray, n_items: int) -> np.ndarray | None:
+    """The items that are rated, ascending; None where it is most of them, and leaving the rest out saves nothing."""
+    own = np.flatnonzero(np.bincount(items, minlength=n_items))
+    return None if 2 * len(own) >= n_items else own

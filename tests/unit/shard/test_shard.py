@@ -131,7 +131,6 @@ def changed(message, **fields):
 @pytest.mark.parametrize(
     "attack",
     [
-        lambda m: changed(m, number=m.number + 1),
         lambda m: changed(m, number=99),
         lambda m: changed(m, h=None),
         lambda m: changed(m, h=np.zeros_like(m.h)),
@@ -220,6 +219,43 @@ def test_a_repeated_round_is_refused():
     shard.contribute()
     with pytest.raises(ProtocolError, match="expected round 2"):
         shard.receive(message)
+
+
+def test_a_device_that_was_away_takes_the_next_round():
+    shard, recommender = opened()
+    first = recommender.next_round()
+    shard.receive(changed(first, number=3))
+    assert shard.contribute().number == 3
+    for earlier in (1, 2, 3):
+        with pytest.raises(ProtocolError, match="expected round 4"):
+            shard.receive(changed(first, number=earlier))
+    shard.receive(changed(first, number=7))  # the final factors
+
+
+def test_rounds_come_after_an_opening():
+    _, recommender = opened()
+    shard = make_shard()
+    with pytest.raises(ProtocolError, match="plan must come first"):
+        shard.receive(recommender.next_round())
+    shard.accept(plan_for())
+    for early in (shard.counts, lambda: shard.receive(recommender.next_round())):
+        with pytest.raises(ProtocolError, match="Opening must come first"):
+            early()
+
+
+def test_a_shard_of_few_items_sends_what_it_would_send_of_all():
+    """One user's rows alone are computed with; what leaves is a whole table, with zeros elsewhere."""
+    few = WORLD.take(np.flatnonzero((WORLD.user_codes == 3) & (WORLD.item_codes < 9)))
+    shard = Shard(few, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS)
+    recommender = Recommender(plan_for(), Stretch(), SimulationNoise(3, 1), h_per_item=True)
+    counts = shard.open(recommender.open([shard.accept(plan_for())]))
+    assert shard._own is not None
+    assert np.array_equal(counts.counts, few.item_counts())
+    recommender.start([counts])
+    shard.receive(recommender.next_round())
+    sums = shard.contribute().sums
+    assert sums.shape == (WORLD.n_items, 4)
+    assert np.array_equal(np.flatnonzero(np.abs(sums).sum(axis=1)), np.unique(few.item_codes))
 
 
 def test_a_plan_for_something_else_is_refused():
