@@ -1,0 +1,140 @@
+"""Runs that are trained together, epoch after epoch, whatever their solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hdpmf.gpu.batch import BatchSolver
+from hdpmf.gpu.columns import Runs, pad
+from hdpmf.gpu.joint import JointSolver
+from hdpmf.gpu.sequential import SequentialSolver
+from hdpmf.gpu.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What runs that are trained together have in common.
+
+    Attributes:
+        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at once).
+        n_factors: K.
+        noise: ``none``, ``item`` (Laplace, h per item), ``shared`` (one h for all items) or ``k-norm``.
+        fresh_noise: Draw the noise anew in every epoch.
+        unit_ball: Keep user vectors in the unit ball.
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it.
+        stand_in: Item gradients are made of directions that know no rating's value.
+    """
+
+    solver: str
+    n_factors: int
+    noise: str = "none"
+    fresh_noise: bool = True
+    unit_ball: bool = True
+    scale_steps: bool = True
+    stand_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One of the runs.
+
+    Attributes:
+        rates: Its learning rate in each epoch.
+        reg: Regularisation.
+        seed: Of its noise and, for the whole group, of the orders of ratings.
+        noise_scale: Scale b of its noise.
+        view: The view of the table that it trains on.
+    """
+
+    rates: tuple[float, ...]
+    reg: float
+    seed: int
+    noise_scale: float = 0.0
+    view: int = 0
+
+
+class Training:
+    """Runs on one table. Results do not depend on which other runs of the same seed are trained beside them.
+
+    Args:
+        table: The ratings, on the device.
+        recipe: What the runs share.
+        cells: The runs; all have the same seed and number of epochs.
+        first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
+        first_items: First item factors, in the same way.
+        engine: Does the work; by default the one for the table's device.
+
+    Attributes:
+        U: User vectors, padded, of shape (users, runs, width); changed by every epoch.
+        V: Item factors, in the same way.
+        raters: Ratings of each item in each view.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        recipe: Recipe,
+        cells: Sequence[Cell],
+        first_users: np.ndarray | Tensor,
+        first_items: np.ndarray | Tensor,
+        engine: ModuleType | None = None,
+    ) -> None:
+        device = table.users.device
+        self._recipe = recipe
+        self._epochs = len(cells[0].rates)
+        self._runs = Runs(
+            view=torch.tensor([cell.view for cell in cells], dtype=torch.int32, device=device),
+            reg=torch.tensor([cell.reg for cell in cells], dtype=torch.float32, device=device),
+            seed=torch.tensor([cell.seed for cell in cells], dtype=torch.int64, device=device),
+            noise_scale=torch.tensor([cell.noise_scale for cell in cells], dtype=torch.float32, device=device),
+        )
+        self._rates = torch.tensor([cell.rates for cell in cells], dtype=torch.float32, device=device).T.contiguous()
+        self.U, self.V = (_first(given, len(cells), device) for given in (first_users, first_items))
+        self._solver: BatchSolver | SequentialSolver | JointSolver
+        if recipe.solver == "batch":
+            self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
+        elif recipe.solver == "sequential":
+            self._solver = SequentialSolver(table, recipe.n_factors, cells[0].seed, engine)
+        else:
+            self._solver = JointSolver(table, cells[0].seed, self._epochs, engine)
+        self.raters = self._solver.raters
+
+    def epochs(self) -> Iterator[int]:
+        """Train, and yield the number of each epoch when its work is under way (the device may not be done with it)."""
+        recipe, solver, runs = self._recipe, self._solver, self._runs
+        for number in range(1, self._epochs + 1):
+            rates = self._rates[number - 1]
+            if isinstance(solver, BatchSolver):
+                drawn = number if recipe.fresh_noise else 0
+                solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball, recipe.stand_in)
+            elif isinstance(solver, SequentialSolver):
+                solver.epoch(self.U, self.V, runs, rates, number, recipe.noise, recipe.fresh_noise)
+            else:
+                solver.epoch(self.U, self.V, runs, rates)
+            yield number
+
+    def finish(self) -> None:
+        """Train to the end."""
+        for _ in self.epochs():
+            pass
+
+    def vectors(self, run: int = 0) -> np.ndarray:
+        """User vectors of one run, on the host."""
+        return self.U[:, run, : self._recipe.n_factors].cpu().numpy()
+
+    def factors(self, run: int = 0) -> np.ndarray:
+        """Item factors of one run, on the host."""
+        return self.V[:, run, : self._recipe.n_factors].cpu().numpy()
+
+
+def _first(given: np.ndarray | Tensor, n_runs: int, device: torch.device) -> Tensor:
+    first = torch.as_tensor(given, dtype=torch.float32).to(device)
+    if first.ndim == 2:
+        first = first[:, None, :].expand(-1, n_runs, -1)
+    return pad(first)

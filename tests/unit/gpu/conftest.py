@@ -1,0 +1,26 @@
+"""Kernels run in Triton's interpreter here, for CI has no GPU; where there is one, ``benchmarks/gpu.py`` runs them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Triton decides when a kernel is defined, so this must come before anything imports one.
+if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    return torch.device(os.environ.get("HDPMF_TEST_DEVICE", "cpu"))
+
+
+@pytest.fixture(params=["torch", "triton"])
+def engine(request: pytest.FixtureRequest):
+    from hdpmf.gpu import torch_engine, triton_engine
+
+    return {"torch": torch_engine, "triton": triton_engine}[request.param]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.gpu import device
+
+
+@pytest.fixture
+def surroundings(monkeypatch):
+    def pretend(packages=(), problem=None):
+        monkeypatch.setattr(device, "missing_packages", lambda: packages)
+        monkeypatch.setattr(device, "no_gpu", lambda: problem)
+
+    return pretend
+
+
+def test_cpu_asks_nobody(surroundings):
+    surroundings(packages=("torch",))
+    assert device.use_gpu("cpu") is False
+
+
+def test_auto_is_silent(surroundings):
+    surroundings(packages=("torch", "triton"))
+    assert device.use_gpu("auto") is False
+    surroundings(problem="there is no NVIDIA driver")
+    assert device.use_gpu("auto") is False
+    surroundings()
+    assert device.use_gpu("auto") is True
+
+
+def test_cuda_says_what_is_missing_in_one_line(surroundings):
+    surroundings(packages=("torch", "triton"))
+    with pytest.raises(MissingExtraError, match=r"^[^\n]*torch and triton[^\n]*pip install 'hdpmf\[gpu\]'$"):
+        device.use_gpu("cuda")
+    surroundings(problem="there is no NVIDIA driver")
+    with pytest.raises(ConfigError, match=r"^[^\n]*no NVIDIA driver[^\n]*$"):
+        device.use_gpu("cuda")
+    surroundings()
+    assert device.use_gpu("cuda") is True
+
+
+def test_unknown_device():
+    with pytest.raises(ConfigError, match="cpu, cuda, auto"):
+        device.use_gpu("tpu")
+
+
+def test_explain(surroundings):
+    surroundings(packages=("triton",))
+    assert "triton" in device.explain()
+    assert "pip install" in device.explain()
+    surroundings(problem="PyTorch finds no GPU")
+    assert device.explain() == "not usable: PyTorch finds no GPU"
+
+
+def test_loops_need_nothing_but_numpy_torch_and_triton():
+    """A machine with a GPU may have none of our other dependencies."""
+    program = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"numba", "polars", "msgspec", "narwhals", "scipy", "typer", "rich", "joblib"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import torch
+from hdpmf.gpu.table import Table
+from hdpmf.gpu.training import Cell, Recipe, Training
+users, items = torch.tensor([0, 0, 1], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
+table = Table(users, items, torch.ones(1, 3), 2, 2)
+for solver in ("batch", "sequential", "joint"):
+    Training(table, Recipe(solver, 3), [Cell((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
+import hdpmf.gpu.triton_engine
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gpu_worlds import make_runs
+from scipy import stats
+
+from hdpmf.gpu import philox, torch_engine, triton_engine
+
+
+# From the known-answer tests of the generator's authors (Random123).
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            [0xA4093822, 0x299F31D0],
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
+)
+def test_known_answers(counter, key, expected):
+    seed = key[0] | key[1] << 32
+    seed = seed - 2**64 if seed >= 2**63 else seed
+    c0, c1 = torch.tensor(counter[0]), torch.tensor(counter[1])
+    assert [int(word) for word in philox.words(torch.tensor(seed), c0, c1, counter[2], counter[3])] == expected
+
+
+def test_engines_draw_the_same_words(device):
+    expected = philox.sort_keys(2**40 + 9, 1001, 7, torch.device("cpu"))
+    assert torch.equal(triton_engine.random_words(2**40 + 9, 1001, 7, device).cpu(), expected)
+    assert expected.min() >= 0
+    assert expected.max() < 2**32
+    assert len(torch.unique(expected)) == 1001
+
+
+@pytest.mark.parametrize("noise", ["item", "shared"])
+def test_noise_is_laplace(noise):
+    runs = make_runs("cpu", seeds=(11,), scales=(3.0,))
+    if noise == "item":
+        drawn = torch_engine.draw_noise(runs, 4000, 5, 8, noise, epoch=2)[:, 0, :5]
+    else:  # one h for all rows: what is Laplace is a coordinate over epochs
+        drawn = torch.stack([torch_engine.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)])
+    assert stats.kstest(drawn.flatten().numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-3
+
+
+def test_shared_h_is_shared():
+    runs = make_runs("cpu", seeds=(11,), scales=(1.0,))
+    shared = torch_engine.draw_noise(runs, 3000, 4, 4, "shared", epoch=1)[:, 0]
+    # Given h, a coordinate is normal over rows, with the same spread everywhere.
+    assert stats.kstest((shared[:, 2] / shared[:, 2].std()).numpy(), "norm").pvalue > 1e-3
+
+
+def test_k_norm_noise_has_a_gamma_radius_and_any_direction():
+    runs = make_runs("cpu", seeds=(5,), scales=(2.0,))
+    drawn = torch_engine.draw_noise(runs, 4000, 6, 8, "k-norm", epoch=1)[:, 0, :6].numpy()
+    radius = np.linalg.norm(drawn, axis=1)
+    assert stats.kstest(radius, stats.gamma(6, scale=2.0).cdf).pvalue > 1e-3
+    assert np.abs((drawn / radius[:, None]).mean(axis=0)).max() < 0.03
+
+
+def test_draws_differ_by_seed_row_epoch_and_purpose():
+    def draw(seed=1, row=0, epoch=1, purpose=philox.NORMALS):
+        return philox.normals(torch.tensor([seed]), torch.tensor([[row]]), 8, epoch, purpose).flatten()
+
+    first = draw()
+    assert torch.equal(first, draw())
+    for other in (draw(seed=2**33), draw(row=1), draw(epoch=2), draw(purpose=philox.RADII)):
+        assert not torch.isclose(first, other).any()
+
+
+def test_normals_are_normal_and_uncorrelated():
+    drawn = philox.normals(torch.tensor([3]), torch.arange(5000)[:, None], 8, 1, philox.NORMALS)[:, 0].numpy()
+    assert stats.kstest(drawn.flatten(), "norm").pvalue > 1e-3
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(8)).max() < 0.06
