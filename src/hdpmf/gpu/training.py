@@ -125,12 +125,12 @@ class Training:
             pass
 
     def vectors(self, run: int = 0) -> np.ndarray:
-        """User vectors of one run, on the host."""
-        return self.U[:, run, : self._recipe.n_factors].cpu().numpy()
+        """A copy of the user vectors of one run, on the host."""
+        return np.array(self.U[:, run, : self._recipe.n_factors].cpu())
 
     def factors(self, run: int = 0) -> np.ndarray:
-        """Item factors of one run, on the host."""
-        return self.V[:, run, : self._recipe.n_factors].cpu().numpy()
+        """A copy of the item factors of one run, on the host."""
+        return np.array(self.V[:, run, : self._recipe.n_factors].cpu())
 
 
 def _first(given: np.ndarray | Tensor, n_runs: int, device: torch.device) -> Tensor:
