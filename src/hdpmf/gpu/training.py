@@ -126,11 +126,11 @@ class Training:
 
     def vectors(self, run: int = 0) -> np.ndarray:
         """A copy of the user vectors of one run, on the host."""
-        return np.array(self.U[:, run, : self._recipe.n_factors].cpu())
+        return np.array(self.U[:, run, : self._recipe.n_factors].cpu().numpy())
 
     def factors(self, run: int = 0) -> np.ndarray:
         """A copy of the item factors of one run, on the host."""
-        return np.array(self.V[:, run, : self._recipe.n_factors].cpu())
+        return np.array(self.V[:, run, : self._recipe.n_factors].cpu().numpy())
 
 
 def _first(given: np.ndarray | Tensor, n_runs: int, device: torch.device) -> Tensor:
