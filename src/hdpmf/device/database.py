@@ -18,7 +18,7 @@ _APPLICATION = 0x68647076  # "hdpv": tells a device's file from other SQLite fil
 _SCHEMA = 1
 _PATIENCE = 30  # seconds for another command's write to end
 
-_TABLES = f"""
+_TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE people (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
@@ -31,8 +31,8 @@ CREATE TABLE replies (
 CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
 CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_SCHEMA};
+CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
 
 
@@ -72,6 +72,8 @@ class Database:
                 self._prepare()
             except BaseException:
                 self._connection.close()
+                if make and not self.in_memory:
+                    self.path.unlink(missing_ok=True)
                 raise
 
     def close(self) -> None:
@@ -85,6 +87,8 @@ class Database:
         """Make the tables, inside the transaction that fills them."""
         for statement in _statements(_TABLES):
             self.execute(statement)
+        self.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self.execute(f"PRAGMA user_version = {_SCHEMA}")
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""

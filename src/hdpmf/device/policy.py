@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Standing = Literal["proved", "nominal", "none"]
 
-_PROVED = {("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdpmf-paid", "sums")}
+_PROVED = {("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdp-bit", "sums"), ("hdpmf-paid", "sums")}
 _UNPROTECTED = {("mf", "messages"), ("mf", "sums"), ("hdpmf-paid", "messages"), ("hdp-sum", "messages")}
 
 

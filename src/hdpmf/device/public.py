@@ -75,6 +75,15 @@ class PinnedRoster:
         if len(self.users) != len(self.roster) or not all(1 <= one < _MOST_USERS for one in self.users):
             raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PinnedRoster:
+        """What ``to_bytes`` wrote."""
+        return cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+
+    def to_bytes(self) -> bytes:
+        """For the device's file."""
+        return msgspec.msgpack.encode((self.roster.keys, self.users))
+
     def __len__(self) -> int:
         return len(self.roster)
 

@@ -36,7 +36,6 @@ _IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users",
 MODEL = "model"
 """Under this name of `put` the agent keeps the model and the user vectors (see ``local_model``)."""
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
-_RosterFields = tuple[list[bytes], list[int]]
 
 
 class DeviceStore:
@@ -166,8 +165,6 @@ class DeviceStore:
         """Agree to something else from now on."""
         self._settings.set(_POLICY, msgspec.msgpack.encode(policy))
 
-    # Ratings and weights
-
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
         """Add or change a rating. Once a catalogue is pinned, it has to be on its scale."""
         self._rated.put([Record(user, item, float(value))], self.pinned_catalogue)
@@ -214,8 +211,6 @@ class DeviceStore:
     def records(self) -> list[Record]:
         """All ratings in the store, with or without a catalogue. For this device's owner only."""
         return self._rated.records()
-
-    # What is pinned
 
     def pin_catalogue(self, table: CatalogueTable) -> str:
         """Pin the item table; its fingerprint. The same one may come again, another may not.
@@ -271,14 +266,14 @@ class DeviceStore:
             raise ProtocolError(
                 f"the roster has another number of users for this device, which speaks for {self.users}"
             )
-        self._settings.set(_ROSTER, msgspec.msgpack.encode((list(found.roster.keys), list(found.users))))
+        self._settings.set(_ROSTER, found.to_bytes())
         return found
 
     @property
     def roster(self) -> PinnedRoster | None:
         """The pinned roster."""
         data = self._settings.get(_ROSTER)
-        return None if data is None else PinnedRoster(*msgspec.msgpack.decode(data, type=_RosterFields))
+        return None if data is None else PinnedRoster.from_bytes(data)
 
     def get(self, key: str) -> bytes | None:
         """A small thing that was put here."""
@@ -287,8 +282,6 @@ class DeviceStore:
     def put(self, key: str, value: bytes) -> None:
         """Keep a small thing, sealed."""
         self._settings.set(_OWN + key, value)
-
-    # The run under way
 
     def save_state(self, run: bytes, data: bytes) -> None:
         """Keep the state of a run, which is the current one from now on."""
@@ -314,8 +307,6 @@ class DeviceStore:
         """The reply that was given to exactly this request, so that a replay gets no new draw."""
         return self._runs.reply_to(run, number, request)
 
-    # Forgetting
-
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
         """Take the user vectors and the run under way out of the file, for good. The ledger stays.
 
@@ -336,8 +327,6 @@ class DeviceStore:
     def destroy(self) -> None:
         """Delete the file, with its identity and its ledger."""
         self._database.remove()
-
-    # Inside
 
     def _over_catalogue(self) -> RatedTable:
         catalogue = self.pinned_catalogue  # refreshes what has changed

@@ -1,0 +1,152 @@
+"""What a device keeps of a finished run, and recommends from by itself: public numbers and its own user vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from hdpmf.device.public import PinnedCatalogue
+from hdpmf.device.store import MODEL, DeviceStore
+from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
+from hdpmf.kernels.threads import Workers
+from hdpmf.models.device_features import device_features
+from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy
+from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
+from hdpmf.shard.device_fit import devices_after, ratings_by_user
+from hdpmf.shard.devices import Devices
+
+
+class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run.
+
+    Attributes:
+        recommender: With whom.
+        run: Which run (hex).
+        method: By which method.
+        view: What the recommender saw.
+        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the Survey.
+        numbers: The final Round or the ItemFacts, encoded.
+        users: Users with a vector of this run. Others are fitted when they ask.
+        vectors: Their vectors, float32, one after the other. PRIVATE.
+    """
+
+    recommender: str
+    run: str
+    method: str
+    view: str
+    plan: bytes | None
+    numbers: bytes
+    users: tuple[str, ...] = ()
+    vectors: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"LocalModel({self.method}, run {self.run[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """An item that a user may like, and the rating that is expected."""
+
+    item: str
+    score: float
+    title: str | None
+
+    def __repr__(self) -> str:
+        return "Suggestion(...)"
+
+
+def keep_model(store: DeviceStore, model: LocalModel) -> None:
+    """Keep a finished run, in place of the one before."""
+    store.put(MODEL, msgspec.msgpack.encode(model))
+
+
+def kept_model(store: DeviceStore) -> LocalModel | None:
+    """The finished run that recommendations come from."""
+    data = store.get(MODEL)
+    try:
+        return None if data is None else msgspec.msgpack.decode(data, type=LocalModel)
+    except msgspec.MsgspecError:
+        raise StorageError("the model cannot be read: the store is damaged") from None
+
+
+def recommend(store: DeviceStore, n: int = 10, *, user: str = "me") -> list[Suggestion]:
+    """The ``n`` best items that a user has not rated, best first. Nothing is sent.
+
+    Raises:
+        NotFittedError: No run has finished here yet.
+        UnknownIdError: There is no such user.
+    """
+    model, catalogue = kept_model(store), store.pinned_catalogue
+    if model is None or catalogue is None:
+        raise NotFittedError("this device has no model yet; it comes at the end of a run (hdpmf device join)")
+    numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
+    if isinstance(numbers, ItemFacts):
+        simple = isinstance(plan, Survey) and plan.design == "S"
+        found = _after_facts(store, catalogue, numbers, simple)
+    elif isinstance(numbers, Round) and isinstance(plan, Plan):
+        found = _after_rounds(store, model, plan, numbers)
+    else:
+        raise StorageError("the model lacks a part: the store is damaged")
+    code = int(found.devices.users.find([user])[0])
+    if code < 0:
+        raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
+    items, scores = found.devices.recommend(code, n, found.factors, found.trained, found.mechanism)
+    titles = catalogue.table.titles
+    ids = catalogue.table.ids
+    pairs = zip(items.tolist(), scores.tolist(), strict=True)
+    return [Suggestion(ids[item], score, titles[item] if titles else None) for item, score in pairs]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Ready:
+    devices: Devices
+    factors: np.ndarray
+    trained: np.ndarray
+    mechanism: Mechanism
+
+
+def _after_facts(store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool) -> _Ready:
+    """Vectors fitted to the item facts, from all ratings that there are now."""
+    ratings, weights = store.ratings(), store.weights()
+    fit = device_features(facts, catalogue.known.features, None, simple=simple).fit
+    by_user = ratings_by_user(ratings)
+    with Workers(1) as workers:
+        vectors = fit.fit(by_user, workers)
+    vectors[by_user.counts == 0] = fit.stranger()
+    devices = devices_after(ratings, by_user, vectors, weights.beta, weights.gamma)
+    return _Ready(devices, fit.factors(ratings.scale), np.ones(ratings.n_items, bool), NoPrivacy())
+
+
+def _after_rounds(store: DeviceStore, model: LocalModel, plan: Plan, last: Round) -> _Ready:
+    """Vectors of the run; users who were no part of it are fitted to the item factors."""
+    ratings, weights = store.ratings(), store.weights()
+    mechanism, factors, trained = MECHANISMS[plan.mechanism](), last.item_factors, last.raters > 0
+    vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
+    codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
+    here = codes >= 0
+    if model.users:
+        kept = np.frombuffer(model.vectors, np.float32).reshape(len(model.users), plan.n_factors)
+        vectors[codes[here]] = kept[here]
+    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma)
+    strangers = np.ones(ratings.n_users, bool)
+    strangers[codes[here]] = False
+    rows = np.flatnonzero(strangers[ratings.user_codes] & trained[ratings.item_codes])
+    if len(rows):
+        theirs = ratings.take(rows).compact()
+        known = ratings.users.find(theirs.users.ids)
+        devices.take_in(
+            theirs,
+            ratings.item_codes[rows],
+            weights.for_ratings(ratings)[rows],
+            weights.beta[known],
+            factors,
+            plan.reg,
+            False,
+            mechanism,
+        )
+        # Rated items that nobody else has rated are rated all the same.
+        whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
+        return _Ready(whole, factors, trained, mechanism)
+    return _Ready(devices, factors, trained, mechanism)

@@ -1,0 +1,187 @@
+"""A device that is killed, or whose disk is full, loses nothing that was committed and keeps nothing by halves.
+
+Each test runs in a process of its own, which forks the writers that it kills.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import PASSPHRASE
+
+_COMMON = """
+import os, random, signal, sys, time
+import numpy as np
+from hdpmf.device import vault
+vault.SCRYPT_COST = 16
+from hdpmf.device.ledger import Entry
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import StorageError
+from hdpmf.protocol.federation import CatalogueTable
+
+path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
+ITEMS = tuple(str(number) for number in range(100, 1000))
+TABLE = CatalogueTable(ids=ITEMS, integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=None)
+
+def entry(words):
+    return Entry(recommender="r", run="ab" * 16, number=0, method="hdp-sum", view="sums", epsilon=1.0, status="proved",
+                 action="sent", words=words)
+
+def step(store, number):
+    # A rating, what it pays and the state belong together.
+    with store.transaction():
+        store.rate(ITEMS[number], 1.0 + number % 5)
+        ratings, weights = store.ratings(), store.weights()
+        at = np.flatnonzero(ratings.item_ids == int(ITEMS[number]))
+        store.ledger.charge(entry(str(number)), ratings, at, np.ones(1))
+        store.save_state(b"r" * 16, str(number).encode() * 500)
+        store.put_reply(b"r" * 16, number, b"request", str(number).encode())
+
+def check(store):
+    ratings, entries = store.ratings(), store.ledger.entries()
+    n = len(entries)
+    assert [one.words for one in entries] == [str(number) for number in range(n)], "the ledger has a gap"
+    assert ratings.item_ids.tolist() == [int(item) for item in ITEMS[:n]], "ratings and ledger differ"
+    assert np.allclose(store.ledger.remaining(ratings, store.weights(), store.policy), 0.0)
+    if n:
+        assert store.load_state(b"r" * 16) == str(n - 1).encode() * 500
+        assert store.reply_to(b"r" * 16, n - 1, b"request") == str(n - 1).encode()
+    return n
+"""
+
+_KILLED = (
+    _COMMON
+    + """
+store = DeviceStore.create(path, passphrase=passphrase)
+store.pin_catalogue(TABLE)
+store.close()
+chance = random.Random(7)
+reached = 0
+for _ in range(kills):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        store = DeviceStore.open(path, passphrase=passphrase)
+        os.write(writer, b".")
+        for number in range(reached, len(ITEMS)):
+            step(store, number)
+            os.write(writer, b"%d\\n" % number)
+        os._exit(0)
+    os.close(writer)
+    os.read(reader, 1)
+    said, wanted = b"", chance.randrange(4)
+    while said.count(b"\\n") < wanted:  # however slow the machine is
+        said += os.read(reader, 1)
+    time.sleep(chance.expovariate(1 / 0.01))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while piece := os.read(reader, 1 << 16):
+        said += piece
+    os.close(reader)
+    committed = int(said.split()[-1]) + 1 if said.split() else reached
+    with DeviceStore.open(path, passphrase=passphrase) as store:
+        found = check(store)
+    # What was said to be committed is there; one more may have been, without the time to say so.
+    assert committed <= found <= committed + 1, (committed, found)
+    reached = found
+print(reached)
+"""
+)
+
+
+@pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
+def test_killed_at_random_moments(tmp_path: Path, passphrase: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _KILLED, tmp_path / "store", passphrase, "25"], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 0
+
+
+_MADE = (
+    _COMMON
+    + """
+chance = random.Random(3)
+ends = {"absent": 0, "interrupted": 0, "whole": 0}
+for number in range(kills):
+    here = f"{path}-{number}"
+    child = os.fork()
+    if child == 0:
+        DeviceStore.create(here, passphrase=passphrase)
+        os._exit(0)
+    time.sleep(chance.uniform(0, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    if not os.path.exists(here):
+        ends["absent"] += 1
+        continue
+    assert os.stat(here).st_mode & 0o077 == 0
+    try:
+        DeviceStore.open(here, passphrase=passphrase).close()
+        ends["whole"] += 1
+    except StorageError as error:
+        assert "interrupted" in str(error), error
+        ends["interrupted"] += 1
+print(ends)
+"""
+)
+
+
+def test_killed_while_it_is_made(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _MADE, tmp_path / "store", "", "25"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+_FULL = (
+    _COMMON
+    + """
+import resource
+store = DeviceStore.create(path, passphrase=passphrase)
+store.pin_catalogue(TABLE)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+refused = 0
+number = 0
+for room in (30_000, 100_000, 250_000):
+    largest = max(os.path.getsize(path + ending) for ending in ("", "-wal"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + room, hard))
+    while True:
+        try:
+            step(store, number)
+            number += 1
+        except StorageError as error:
+            refused += 1
+            assert "disk" in str(error), error
+            break
+    try:
+        assert check(store) == number
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    step(store, number)  # there is room again
+    number += 1
+    store.close()
+    store = DeviceStore.open(path, passphrase=passphrase)
+    assert check(store) == number
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+try:
+    DeviceStore.create(path + "-new")
+except StorageError:
+    refused += 1
+assert not os.path.exists(path + "-new")
+print(refused, number)
+"""
+)
+
+
+@pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
+def test_full_disk(tmp_path: Path, passphrase: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _FULL, tmp_path / "store", passphrase, "0"], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    refused, number = map(int, ended.stdout.split())
+    assert refused == 4
+    assert number > 3

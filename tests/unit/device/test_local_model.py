@@ -1,0 +1,87 @@
+"""A device recommends by itself what the library would recommend to the same user."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpmf.device.local_model import LocalModel, keep_model, kept_model, recommend
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import NotFittedError, UnknownIdError
+from hdpmf.models import HDPMF, HDPSum
+from hdpmf.models.base import Model
+from hdpmf.privacy import PrivacySpec
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Plan, Round, encode
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.ratings import Ratings, synthetic_world
+
+WORLD = synthetic_world(25, 40, 500, rng=2)
+
+
+def _silo(ratings: Ratings, weights: PrivacyWeights) -> DeviceStore:
+    store = DeviceStore.create(":memory:", users=ratings.n_users)
+    store.add(ratings)
+    store.set_weights(weights, ratings)
+    store.pin_catalogue(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table))
+    return store
+
+
+def _agrees(store: DeviceStore, model: Model, users: list[int]) -> None:
+    for user in users:
+        ours = recommend(store, 5, user=str(user))
+        theirs = model.recommend(user, 5)
+        assert [one.item for one in ours] == [str(one.item) for one in theirs]
+        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+        assert [one.title for one in ours] == [one.title for one in theirs]
+
+
+def test_from_item_facts() -> None:
+    weights = PrivacySpec().draw(WORLD, 0)
+    model = HDPSum(rng=0).fit(WORLD, weights)
+    store = _silo(WORLD, weights)
+    keep_model(
+        store,
+        LocalModel(recommender="r", run="ab", method="hdp-sum", view="sums", plan=None, numbers=encode(model.facts_)),
+    )
+    _agrees(store, model, WORLD.users.ids[:6].tolist())
+    assert kept_model(store) is not None
+    store.forget()
+    with pytest.raises(NotFittedError, match="no model"):
+        recommend(store)
+
+
+def _rounds(model: HDPMF, *, with_vectors: bool) -> LocalModel:
+    catalogue = model.catalogue_
+    plan = Plan(
+        n_items=WORLD.n_items, n_factors=4, epochs=5, learning_rate=0.01, reg=0.01, mechanism="stretch", epsilon=1.0,
+        scale_low=WORLD.scale.low, scale_high=WORLD.scale.high, scale_steps=True, fresh_noise=True,
+    )  # fmt: skip
+    last = Round(number=6, item_factors=catalogue.factors, raters=catalogue.raters.astype(np.int64), h=None)
+    users = tuple(map(str, WORLD.users.ids.tolist())) if with_vectors else ()
+    vectors = model.devices_.vectors.astype(np.float32).tobytes() if with_vectors else b""
+    return LocalModel(
+        recommender="r", run="ab", method="hdpmf", view="sums", plan=encode(plan), numbers=encode(last), users=users,
+        vectors=vectors,
+    )  # fmt: skip
+
+
+def test_from_rounds_with_the_vectors_of_the_run() -> None:
+    weights = PrivacySpec().draw(WORLD, 0)
+    model = HDPMF(4, 0.01, 0.01, 5, rng=0).fit(WORLD, weights)
+    store = _silo(WORLD, weights)
+    keep_model(store, _rounds(model, with_vectors=True))
+    _agrees(store, model, WORLD.users.ids[:6].tolist())
+    with pytest.raises(UnknownIdError, match="no such user"):
+        recommend(store, user="nobody")
+
+
+def test_from_rounds_of_others() -> None:
+    """Somebody who was no part of the run is folded in, on the device."""
+    weights = PrivacySpec().draw(WORLD, 0)
+    model = HDPMF(4, 0.01, 0.01, 5, rng=0).fit(WORLD, weights)
+    newcomers = WORLD.take(np.isin(WORLD.user_codes, [0, 3])).compact()
+    store = _silo(newcomers, weights)
+    model.fold_in(newcomers, weights)
+    keep_model(store, _rounds(model, with_vectors=False))
+    _agrees(store, model, newcomers.users.ids.tolist())
