@@ -9,6 +9,7 @@ draws at once: normals add up to a normal.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,26 @@ def k_norm_scale(width: float, budget: float) -> float:
     if not (math.isfinite(budget) and budget > 0):
         raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
     return 2.0 * width / budget
+
+
+def dense_laplace_scale(n_factors: int, width: float, budget: float, rounds: int, step: float) -> Fraction:
+    """Scale, in units of a grid, of the Laplace noise on every number of T rounds that share a budget.
+
+    Where ``|u| <= 1`` a change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at most
+    ``2 W width sqrt(K)`` in the sum of sizes, which is what noise on each coordinate pays for. Computed in fractions
+    and never rounded down.
+
+    Args:
+        n_factors: K.
+        width: Delta, the width of the *public* rating scale.
+        budget: The epsilon of all rounds together at weight 1.
+        rounds: T.
+        step: What 1 stands for on the grid.
+    """
+    if not (math.isfinite(budget) and budget > 0):
+        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
+    root = Fraction(math.isqrt((n_factors << 80) - 1) + 1, 1 << 40)
+    return 2 * root * Fraction(width) * rounds / Fraction(budget) / Fraction(step)
 
 
 def k_norm_shape(n_factors: int, part: np.ndarray) -> np.ndarray:

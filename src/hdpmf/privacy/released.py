@@ -71,6 +71,11 @@ class ReleasedNoise:
         drawn[whole > 0] = discrete_gaussian(_entropy, whole[whole > 0])
         return drawn
 
+    def uniforms(self, n: int) -> np.ndarray:
+        """Draws from [0, 1), whole multiples of 2^-53."""
+        drawn: np.ndarray = (_entropy(n) >> np.uint64(11)) * 2.0**-53
+        return drawn
+
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
         """True with probability ``p_plus``; see ``bit_thresholds`` for what ``epsilon`` makes of it."""
         thresholds = bit_thresholds(p_plus, epsilon)
@@ -111,6 +116,10 @@ class SimulatedNoise:
         whole = whole_sigmas(sigma)
         drawn: np.ndarray = np.rint(whole * self._generator.standard_normal(whole.shape)).astype(np.int64)
         return drawn
+
+    def uniforms(self, n: int) -> np.ndarray:
+        """As ``ReleasedNoise.uniforms``."""
+        return self._generator.random(n)
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
         """As ``ReleasedNoise.bits``."""

@@ -3,7 +3,7 @@
 | job | numbers | words |
 |---|---|---|
 | counts (Opening) | one per item | 32 bits |
-| gradients (Round) | items x factors, item after item, in units of ``GRADIENT_STEP`` | 64 bits |
+| gradients (Round) | items x factors, item after item, in units of ``grid.GRADIENT_STEP`` | 64 bits |
 | survey (Survey) | scores, weights, total | 64 bits |
 
 The bound on a number is the largest that so many participants may have, so that both sides know it without saying it.
@@ -17,12 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.errors import ProtocolError
+from hdpmf.protocol.grid import from_grid
 from hdpmf.protocol.messages import Gradients, ItemCounts, Plan
 from hdpmf.protocol.oneround import SumContribution, Survey
 from hdpmf.secure_sum.coding import IntegerCoding
-
-GRADIENT_STEP = 2.0**-20
-"""What 1 stands for in a sum of gradients."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +71,6 @@ def survey_layout(survey: Survey, participants: int) -> SumLayout:
 def survey_numbers(contribution: SumContribution) -> np.ndarray:
     """A contribution as one vector."""
     return np.concatenate([contribution.scores, contribution.weights, [np.int64(contribution.total)]])
-
-
-def to_grid(gradients: np.ndarray) -> np.ndarray:
-    """Gradients in whole units of ``GRADIENT_STEP``.
-
-    Raises:
-        ProtocolError: One is too large (beyond 2^41) or not a number.
-    """
-    units = np.rint(gradients.astype(np.float64) * (1.0 / GRADIENT_STEP))
-    if not bool((np.abs(units) < 2.0**61).all()):
-        raise ProtocolError("gradients are too large to be summed; nothing was encoded")
-    return units.astype(np.int64)
-
-
-def from_grid(units: np.ndarray) -> np.ndarray:
-    """What whole units of ``GRADIENT_STEP`` stand for, as float32."""
-    return (units * GRADIENT_STEP).astype(np.float32)
 
 
 def counts_from_sum(plan: Plan, participants: int, total: np.ndarray) -> ItemCounts:

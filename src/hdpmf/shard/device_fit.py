@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.kernels.grouping import Grouped, group
-from hdpmf.kernels.normal import fit_users
 from hdpmf.kernels.threads import Workers
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.shard.devices import Devices
+
+if TYPE_CHECKING:
+    from hdpmf.kernels.grouping import Grouped
 
 STARS = 4.0
 
@@ -40,6 +42,8 @@ class DeviceFit:
 
     def fit(self, by_user: Grouped, workers: Workers) -> np.ndarray:
         """One vector per user, to be multiplied with ``factors``: theta and a 1 for the offset."""
+        from hdpmf.kernels.normal import fit_users  # here and below: a machine with a GPU need not have Numba
+
         size = self.features.shape[1]
         vectors = np.ones((by_user.n_rows, size + 1), np.float32)
         target = by_user.target - self.offset[by_user.partner].astype(np.float32)
@@ -70,6 +74,8 @@ def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
 
 def ratings_by_user(ratings: Ratings) -> Grouped:
     """Ratings in stars, user after user."""
+    from hdpmf.kernels.grouping import group
+
     stars = to_stars(ratings.values, ratings.scale)
     return group(ratings.user_codes, ratings.item_codes, stars, None, ratings.n_users)
 

@@ -28,13 +28,25 @@ class HLaw:
     Args:
         n_factors: Length of a row.
         rounds: Rounds that draw h anew.
+        seen: Rounds that were looked at before, in another process.
+        total: What was found in them.
     """
 
-    def __init__(self, n_factors: int, rounds: int) -> None:
+    def __init__(self, n_factors: int, rounds: int, seen: int = 0, total: np.ndarray | None = None) -> None:
         self._n_factors = n_factors
         self._rounds = rounds
-        self._seen = 0
-        self._total: np.ndarray | None = None
+        self._seen = seen
+        self._total = total
+
+    @property
+    def seen(self) -> int:
+        """Rounds that were looked at."""
+        return self._seen
+
+    @property
+    def total(self) -> np.ndarray | None:
+        """What was found in them, per row."""
+        return self._total
 
     def check(self, h: np.ndarray) -> None:
         """Raise PrivacyError where no honest draw would be this small."""

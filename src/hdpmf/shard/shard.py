@@ -11,6 +11,7 @@ from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Entered, Mechanism
 from hdpmf.privacy.noise import SimulationNoise, k_norm_scale, k_norm_shape, laplace_scale, noise_share
+from hdpmf.privacy.released import Noise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 from hdpmf.ratings import Ratings
@@ -42,7 +43,7 @@ class Shard:
         ratings: Ratings,
         weights: PrivacyWeights,
         mechanism: Mechanism,
-        noise: SimulationNoise,
+        noise: SimulationNoise | Noise,
         seed: int,
         workers: Workers,
     ) -> None:
@@ -117,7 +118,7 @@ class Shard:
         )
         self._let_in(plan, opening, entered)
         self._U = pad(initial_vectors(ratings.users, plan.n_factors, self._seed))
-        self._h_law = HLaw(plan.n_factors, plan.epochs if plan.fresh_noise else 1)
+        self._h_law = HLaw(plan.n_factors, draws_of_h(plan))
         return self.counts()
 
     def counts(self) -> ItemCounts:
@@ -201,7 +202,7 @@ class Shard:
         sums = self._gradients(plan)
         if self._noise_budget is not None:
             sums = sums + self._noise_shares(plan, self._noise_budget)
-        return self._answer(sums)
+        return self._answer(self._spread(sums))
 
     def _to_answer(self) -> Plan:
         """The plan, if there is a round that waits for an answer."""
@@ -212,14 +213,14 @@ class Shard:
             raise ProtocolError("refused: this round has been answered; a second answer would have other noise")
         return plan
 
-    def _answer(self, rows: np.ndarray) -> Gradients:
+    def _answer(self, table: np.ndarray) -> Gradients:
         """The message with these sums, which answers the round."""
         with np.errstate(invalid="ignore"):
-            finite = np.isfinite(rows.sum(dtype=np.float64))
+            finite = np.isfinite(table.sum(dtype=np.float64))
         if not finite:
             raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
         self._answered = self._round
-        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(self._spread(rows)))
+        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(table))
 
     def _gradients(self, plan: Plan) -> np.ndarray:
         """Summed gradients of the items that are rated here, without noise."""
@@ -230,13 +231,16 @@ class Shard:
 
     def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:
         """The sum of the shares of this shard's raters, per item that is rated here."""
+        noise = self._noise
+        if not isinstance(noise, SimulationNoise):
+            raise PrivacyError("noise that is released goes onto a grid; a DeviceShard does that")
         if self._kept_noise is not None:
             return self._kept_noise
         width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
         part = self._by_item.counts / np.maximum(self._round_raters(), 1)
-        normals = self._noise.normals((len(part), plan.n_factors))
+        normals = noise.normals((len(part), plan.n_factors))
         if not self._mechanism.needs_h:
-            gammas = self._noise.gammas(k_norm_shape(plan.n_factors, part))
+            gammas = noise.gammas(k_norm_shape(plan.n_factors, part))
             spread = k_norm_scale(width, round_budget) * np.sqrt(2.0 * gammas)
             return np.asarray(spread.astype(np.float32)[:, None] * normals)
         c = normals * np.sqrt(part).astype(np.float32)[:, None]
@@ -260,6 +264,11 @@ class Shard:
         if self._plan is None:
             raise ProtocolError("a plan must come first")
         return self._plan
+
+
+def draws_of_h(plan: Plan) -> int:
+    """Rounds that bring a new h."""
+    return plan.epochs if plan.fresh_noise else 1
 
 
 def _rated(items: np.ndarray, n_items: int) -> np.ndarray | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from hdpmf.kernels.grouping import Grouped
+if TYPE_CHECKING:
+    from hdpmf.kernels.grouping import Grouped
 
 _WITHIN = np.float32(1.0 - 1e-6)
 

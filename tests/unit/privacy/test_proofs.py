@@ -16,7 +16,7 @@ from hdpmf.models import METHODS, make_model
 from hdpmf.privacy.accounting import VIEWS, cost
 from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels
 from hdpmf.privacy.mechanisms import Paid
-from hdpmf.privacy.noise import k_norm_scale, laplace_scale
+from hdpmf.privacy.noise import dense_laplace_scale, k_norm_scale, laplace_scale
 from hdpmf.ratings import RatingScale
 
 FOLDER = files("hdpmf.privacy") / "proofs"
@@ -109,6 +109,7 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "ruler_presence_step": lambda _: make_ruler(STARS).presence_step,
     "laplace_factor": _laplace_moved,
     "k_norm_factor": lambda _: k_norm_scale(4.0, 0.5) / (4.0 / 0.5),
+    "l1_factor": lambda _: float(dense_laplace_scale(9, 4.0, 0.5, 7, 0.25)) / (3 * 4.0 * 7 / 0.5 / 0.25),
     "gradient_factor": _gradient_factor,
     "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
     "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,

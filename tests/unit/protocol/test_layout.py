@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.errors import ProtocolError, SecureSumError
-from hdpmf.protocol import Plan, SumContribution, Survey, layout
+from hdpmf.protocol import Plan, SumContribution, Survey, grid, layout
 
 PLAN = Plan(
     n_items=4, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="stretch", epsilon=1.0, scale_low=1.0,
@@ -33,10 +33,10 @@ def test_counts_go_through():
 
 def test_gradients_go_through_item_after_item():
     gradients = np.random.default_rng(1).normal(0, 30, (5, 4, 3)).astype(np.float32)
-    words = [layout.gradients_layout(PLAN, 5).encode(layout.to_grid(one)) for one in gradients]
+    words = [layout.gradients_layout(PLAN, 5).encode(grid.to_grid(one)) for one in gradients]
     found = layout.gradients_from_sum(PLAN, 7, 5, add(words))
     assert found.number == 7
-    assert np.abs(found.sums - gradients.sum(axis=0)).max() <= 5 * layout.GRADIENT_STEP / 2 + 1e-5
+    assert np.abs(found.sums - gradients.sum(axis=0)).max() <= 5 * grid.GRADIENT_STEP / 2 + 1e-5
 
 
 @given(st.lists(st.integers(-(2**55), 2**55), min_size=9, max_size=9))
@@ -50,14 +50,14 @@ def test_a_survey_goes_through(numbers):
 
 
 def test_what_does_not_fit_is_refused_without_being_quoted():
-    grid = layout.gradients_layout(PLAN, 5)
+    words = layout.gradients_layout(PLAN, 5)
     with pytest.raises(ProtocolError):
-        grid.encode(np.zeros(11, np.int64))
+        words.encode(np.zeros(11, np.int64))
     with pytest.raises(ProtocolError):
-        grid.decode(np.zeros(11, np.uint64))
+        words.decode(np.zeros(11, np.uint64))
     for bad in (np.nan, np.inf, 1e30):
         with pytest.raises(ProtocolError, match="too large"):
-            layout.to_grid(np.array([bad], np.float32))
+            grid.to_grid(np.array([bad], np.float32))
     with pytest.raises(SecureSumError) as refusal:
         layout.counts_layout(PLAN, 2**20).encode(np.array([4321, 0, 0, 0]))
     assert "4321" not in str(refusal.value)

@@ -158,7 +158,10 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
     moves = [weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights]
     together = [math.fsum(moves)] if subject.unit == "item" else moves
     event = e.Repeated(e.Composed(tuple(map(e.KNormRelease, together))), setting.rounds)
-    reason = "K-norm noise made by the users alone, divided among the rounds; what is sent knows no other rating."
+    reason = (
+        "K-norm noise (between devices: Laplace noise on a grid) made by the users alone, divided among the rounds; "
+        "what is sent knows no other rating."
+    )
     return Seen(event, "everything", reason, reference)
 
 
