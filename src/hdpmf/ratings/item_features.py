@@ -71,9 +71,9 @@ class ItemFeatures:
         ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column of words with more than 50
         different ones is left out.
         """
-        frame = _read_frame(path)
+        frame = read_frame(path)
         label = os.path.basename(os.fspath(path))
-        id_name = _id_column(frame.columns)
+        id_name = id_column(frame.columns)
         try:
             codes = items.find(frame[id_name].to_list())
         except (TypeError, ValueError):
@@ -171,12 +171,14 @@ def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray,
     return _Columns([f"{prefix}:{word}" for word in usable], matrix, np.full(len(usable), GENRE_RIDGE))
 
 
-def _id_column(names: Sequence[str]) -> str:
+def id_column(names: Sequence[str]) -> str:
+    """The column that holds item ids: by its name, or the first."""
     plain = [name.lower().replace("_", "") for name in names]
     return next((names[plain.index(one)] for one in _ID_NAMES if one in plain), names[0])
 
 
-def _read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
+def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """A table of items from a CSV, TSV or Parquet file, or a RatingsError."""
     import polars as pl
 
     from hdpmf.ratings.parquet_guard import looks_sound

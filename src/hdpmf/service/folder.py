@@ -6,7 +6,7 @@
       config.toml           name, pace; made once, edited by hand
       catalogue.msgpack     the items
       roster.json           the enrolled devices, with the digest that people compare
-      certificates/         of the service (hdpmf.transport makes them)
+      flower/               the transport's own files, certificates among them
       runs/ID/settings.json       what the run is about, and who may take part
       runs/ID/checkpoint.msgpack  how far it is
       runs/ID/sum-N.log           the secure sum under way
@@ -19,8 +19,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ import msgspec
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
+from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.public_model import PublicModel
 from hdpmf.service.run_files import RunFolder
@@ -39,11 +41,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         name: For people.
+        host: Address to listen on.
+        port: Port to listen on.
+        names: Host names and addresses under which devices reach it; its certificate is for these.
         pace: How long it waits.
     """
 
     name: str
+    host: str = "127.0.0.1"
+    port: int = 9443
+    names: tuple[str, ...] = ("localhost", "127.0.0.1")
     pace: Pace = Pace()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 1 << 16:
+            raise ConfigError(f"port must be from 0 to 65535, not {self.port}")
+        if not self.names:
+            raise ConfigError("names must have at least one host name or address for devices to reach")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,19 +88,38 @@ class ServiceFolder:
         self.config = self._read_config()
 
     @classmethod
-    def create(cls, folder: Path, config: Config, catalogue: CatalogueTable) -> ServiceFolder:
-        """Set up a new service; a folder that is in use is refused."""
-        if (folder / "config.toml").exists() or (folder.is_dir() and any(folder.iterdir())):
+    def create(
+        cls,
+        folder: Path,
+        config: Config,
+        catalogue: CatalogueTable,
+        prepare: Callable[[ServiceFolder], None] = lambda _: None,
+    ) -> ServiceFolder:
+        """Set up a new service, whole or not at all; a folder that is in use is refused.
+
+        Args:
+            folder: Not there yet, or empty.
+            config: Its settings.
+            catalogue: Its items.
+            prepare: Makes what else belongs to it, such as certificates.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"{folder} is not empty; give a new folder, or use the service that is there")
+        done = False
         try:
             (folder / "runs").mkdir(parents=True)
+            atomic_write(folder / "catalogue.msgpack", encode(catalogue))
+            atomic_write(folder / "roster.json", Enrolled().to_json())
+            atomic_write(folder / "config.toml", _toml(config))
+            made = cls(folder)
+            prepare(made)
+            done = True
         except OSError as error:
             raise StorageError(f"could not make {folder}: {error.strerror}") from error
-        atomic_write(folder / "catalogue.msgpack", encode(catalogue))
-        atomic_write(folder / "roster.json", Enrolled().to_json())
-        # Last: a folder without it was not set up to the end.
-        atomic_write(folder / "config.toml", _toml(config))
-        return cls(folder)
+        finally:
+            if not done:
+                shutil.rmtree(folder, ignore_errors=True)
+        return made
 
     @property
     def catalogue(self) -> CatalogueTable:
@@ -95,6 +128,16 @@ class ServiceFolder:
         if not isinstance(message, CatalogueTable):
             raise StorageError(f"{self.path / 'catalogue.msgpack'} is damaged; set the service up anew")
         return message
+
+    @property
+    def known(self) -> KnownItems:
+        """The items, to compute with."""
+        return known_items(self.catalogue)
+
+    @property
+    def transport_folder(self) -> Path:
+        """Where the transport keeps its own files."""
+        return self.path / "flower"
 
     @property
     def enrolled(self) -> Enrolled:
@@ -168,6 +211,10 @@ class ServiceFolder:
         """The result of the last run that was finished."""
         return PublicModel.load(self.path / "model") if (self.path / "model").exists() else None
 
+    def state(self) -> bytes | None:
+        """What the service said last that it was doing."""
+        return self._read("state.json") if (self.path / "state.json").exists() else None
+
     def write_state(self, state: bytes) -> None:
         """What the service is doing."""
         atomic_write(self.path / "state.json", state)
@@ -196,7 +243,11 @@ def _toml(config: Config) -> bytes:
     pace = config.pace
     lines = [
         "# A recommender that nobody has to trust. Read anew whenever it starts.",
-        f"name = {msgspec.json.encode(config.name).decode()}",
+        f"name = {_quoted(config.name)}",
+        "# Where it listens, and the names under which devices reach it (the certificate is for these).",
+        f"host = {_quoted(config.host)}",
+        f"port = {config.port}",
+        f"names = [{', '.join(map(_quoted, config.names))}]",
         "",
         "[pace]",
         "# Seconds to wait for more devices once there are enough; ends early when all enrolled ones have answered.",
@@ -212,3 +263,8 @@ def _toml(config: Config) -> bytes:
         "",
     ]
     return "\n".join(lines).encode()
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML, which JSON's are."""
+    return msgspec.json.encode(text).decode()

@@ -110,7 +110,7 @@ def watch(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callable[[
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
         lines = PlainLines(metrics, stream)
-        metrics.on_round = lines.tick
+        metrics.listeners.append(lines.tick)
         yield lines.say
     else:
         view = LiveView(metrics, stream)

@@ -29,7 +29,7 @@ class Metrics:
         replies: Received.
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
         round_seconds: Of all completed rounds together.
-        on_round: Called after every round.
+        listeners: Called after every round.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Metrics:
         self.replies = 0
         self.refusals: Counter[str] = Counter()
         self.round_seconds = 0.0
-        self.on_round: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[], None]] = []
         self._recent: list[float] = []
         self._began: float | None = None
 
@@ -63,13 +63,13 @@ class Metrics:
         self._began = None
         if lost:
             self.rounds_lost += 1
-            self.on_round()
-            return seconds
-        self.rounds_done += 1
-        self.participants = participants
-        self.round_seconds += seconds
-        self._recent = [*self._recent[-_RECENT + 1 :], seconds]
-        self.on_round()
+        else:
+            self.rounds_done += 1
+            self.participants = participants
+            self.round_seconds += seconds
+            self._recent = [*self._recent[-_RECENT + 1 :], seconds]
+        for listen in self.listeners:
+            listen()
         return seconds
 
     @property

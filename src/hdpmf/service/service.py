@@ -19,6 +19,7 @@ from hdpmf.service.conversation import Conversation, no_log
 from hdpmf.service.draws import SystemDraws
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
+from hdpmf.service.handing_out import hand_out
 from hdpmf.service.mailroom import Mailroom
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.public_model import PublicModel
@@ -192,6 +193,7 @@ class Service:
     def conduct(self, run: bytes) -> Outcome:
         """A run that was begun, to its end."""
         record, files = self.folder.record(run), self.folder.run_files(run)
+        self.metrics.listeners.append(self._write_state)
         outcome = conduct(
             record.settings,
             self.folder.catalogue,
@@ -207,7 +209,36 @@ class Service:
             sleep=self._sleep,
         )
         self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
+        self._write_state()
         return outcome
+
+    def hand_out(self) -> int:
+        """Give the last result to devices that are there and do not have it yet; how many took it."""
+        model = self.folder.model()
+        if model is None:
+            raise FederationError("there is no model to hand out; let a run end first")
+        run = bytes.fromhex(model.facts["run"])
+        files = self.folder.run_files(run)
+        checkpoint = files.load()
+        wanting = (self._transport.present() & set(self.folder.enrolled.users)) - set(checkpoint.delivered)
+        took = hand_out(model, Mailroom(self._transport, run, self.metrics), wanting, self.folder.config.pace.deadline)
+        if took:
+            checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
+            files.save(checkpoint)
+            self._log(f"{len(took)} more devices have the model")
+        return len(took)
+
+    def stay(self) -> None:
+        """Hand the result to whoever comes, until interrupted."""
+        self.metrics.stage = "handing out the model"
+        self._log(self.metrics.stage)
+        while True:
+            self.hand_out()
+            self._write_state()
+            self._sleep(max(self.folder.config.pace.pause, 0.1))
+
+    def _write_state(self) -> None:
+        self.folder.write_state(msgspec.json.encode(self.metrics.as_dict()))
 
     def give_up(self, run: bytes) -> None:
         """End a run without a result. What devices have paid for it stays paid."""

@@ -34,7 +34,7 @@ from hdpmf.protocol import (
     encode,
 )
 from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers, to_grid
+from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
 from hdpmf.secure_sum import encode as encode_sum
@@ -120,7 +120,7 @@ class SmallDevice:
                 if message.number > self._plan.epochs:
                     return Accepted()
                 gradients = self.shard.contribute()
-                self._job, self._numbers = message, to_grid(gradients.sums).reshape(-1)
+                self._job, self._numbers = message, np.rint(gradients.sums.reshape(-1) * 2.0**20).astype(np.int64)
                 return Ready(number=message.number) if summed else gradients
             case Survey():
                 self.one_round.accept(message)
