@@ -1,0 +1,232 @@
+"""TLS without a public authority: the recommender makes its own, and devices trust that one and no other.
+
+``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public). ``server.pem`` is issued by
+it for the host names that devices use, and is renewed on start when it nears its end. Keys are readable by their owner
+alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.files import atomic_write
+from hdpmf.transport.extras import needs
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 397
+RENEW_DAYS = 30
+_HOUR = datetime.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Where a recommender's certificates are.
+
+    Attributes:
+        authority: Of the authority: what devices get.
+        server: Of the server, for its host names.
+        key: The server's secret key.
+        authority_key: The authority's secret key.
+    """
+
+    authority: Path
+    server: Path
+    key: Path
+    authority_key: Path
+
+
+def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """The certificates in ``folder``, made or renewed where needed.
+
+    The authority is made once. The server's certificate is issued again when it is absent, ends within
+    ``RENEW_DAYS`` days or is for other host names.
+
+    Raises:
+        ConfigError: No host names, one that is none, or an authority that has ended or cannot be read.
+        StorageError: The disk refused.
+    """
+    names = _alternative_names(hosts)
+    found = Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StorageError(f"could not make {folder}: {error.strerror}") from error
+    if not found.authority.exists():
+        _make_authority(found)
+    authority = check_authority(_read(found.authority), str(found.authority))
+    if not _still_good(found, names):
+        _make_server(found, authority, names)
+    return found
+
+
+def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
+    """The authority's certificate in ``data``; ConfigError, in clear words, if no device should trust it."""
+    with needs("cryptography"):
+        from cryptography import x509
+    try:
+        certificate = x509.load_pem_x509_certificate(data)
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (ValueError, x509.ExtensionNotFound):
+        raise ConfigError(f"{where} is not a certificate of an authority (PEM)") from None
+    if not constraints.ca:
+        raise ConfigError(f"{where} is not a certificate of an authority; the recommender's authority.pem is wanted")
+    now = _now()
+    if certificate.not_valid_after_utc < now:
+        ended = certificate.not_valid_after_utc.date()
+        raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
+    if certificate.not_valid_before_utc > now:
+        begins = certificate.not_valid_before_utc.date()
+        raise ConfigError(f"{where} is not valid before {begins}: is this machine's clock wrong?")
+    return certificate
+
+
+def _make_authority(paths: Certificates) -> None:
+    from cryptography import x509
+
+    key = _new_key()
+    name = _name("hdpmf recommender authority")
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        _builder(name, name, key, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+    )
+    # The key first: without it a certificate that is there already could never issue anything.
+    atomic_write(paths.authority_key, _key_bytes(key), mode=0o600)
+    atomic_write(paths.authority, _signed(certificate, key), mode=0o644)
+
+
+def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    try:
+        issuer = load_pem_private_key(_read(paths.authority_key), password=None)
+    except ValueError:
+        raise ConfigError(f"{paths.authority_key} is not a secret key (PEM, without a passphrase)") from None
+    if not isinstance(issuer, EllipticCurvePrivateKey) or issuer.public_key() != authority.public_key():
+        raise ConfigError(f"{paths.authority_key} does not belong to {paths.authority}")
+    key = _new_key()
+    certificate = (
+        _builder(_name("hdpmf recommender"), authority.subject, key, SERVER_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
+    )
+    atomic_write(paths.key, _key_bytes(key), mode=0o600)
+    atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
+
+
+def _still_good(paths: Certificates, names: list[x509.GeneralName]) -> bool:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    if not (paths.server.exists() and paths.key.exists()):
+        return False
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(paths.server))
+        key = load_pem_private_key(_read(paths.key), password=None)
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+    ends = certificate.not_valid_after_utc - datetime.timedelta(days=RENEW_DAYS)
+    return ends > _now() and set(held) == set(names) and key.public_key() == certificate.public_key()
+
+
+def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
+    with needs("cryptography"):
+        from cryptography import x509
+    if not hosts:
+        raise ConfigError("a server certificate needs at least one host name or address that devices use")
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            continue
+        except ValueError:
+            pass
+        labels = host.split(".")
+        if len(host) > 253 or not all(0 < len(label) <= 63 and _is_label(label) for label in labels):
+            raise ConfigError(f"{host!r} is neither a host name nor an address; give it without https:// and port")
+        names.append(x509.DNSName(host))
+    return names
+
+
+def _is_label(label: str) -> bool:
+    return label.isascii() and label.replace("-", "a").isalnum() and not label.startswith("-")
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - _HOUR)  # a device's clock may be a little behind
+        .not_valid_after(_now() + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _new_key() -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _name(text: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _key_bytes(key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"could not read {path}: {error.strerror}") from error
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

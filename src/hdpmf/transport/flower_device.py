@@ -1,0 +1,153 @@
+"""A device's end of Flower: our own loop, which runs only what is installed here."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from hdpmf.errors import ConfigError, TransportError
+from hdpmf.transport.certificates import check_authority
+from hdpmf.transport.interface import MAX_BYTES, Answer
+from hdpmf.transport.keys import NodeKey
+
+if TYPE_CHECKING:
+    from hdpmf.transport.flower_fleet import Fleet, Parcel
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT = 10.0
+"""Seconds between signs of life: the least that Flower allows. A crashed device can come back after twice as long."""
+
+_WAIT = 5.0  # how long one question for letters may take, and so how long ``stop`` may need to be noticed
+_POLL = 0.1  # pause after an empty answer that came at once: a server that does not wait for us
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 5.0
+
+
+class FlowerDevice:
+    """Answers letters that come over Flower.
+
+    Args:
+        address: ``host:port`` of the recommender.
+        authority: The recommender's authority (PEM), handed over when the device was enrolled.
+        key: The device's key for the engine; its public part is on the recommender's roster.
+        heartbeat: Seconds between signs of life.
+        max_bytes: The size limit, both ways.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        authority: bytes,
+        key: NodeKey,
+        *,
+        heartbeat: float = HEARTBEAT,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._address = check_address(address)
+        check_authority(authority)
+        self._authority = authority
+        self._key = key
+        self._heartbeat = heartbeat
+        self._max_bytes = max_bytes
+        self._last_trouble = ""
+
+    def serve(self, answer: Answer, stop: threading.Event) -> None:
+        """As in ``DeviceTransport``: until ``stop``, whatever the network or the recommender do."""
+        from hdpmf.transport.flower_fleet import Fleet
+
+        pause = _FIRST_PAUSE
+        fleet: Fleet | None = None
+        while not stop.is_set():
+            try:
+                with Fleet(
+                    self._address,
+                    self._authority,
+                    self._key,
+                    heartbeat=self._heartbeat,
+                    wait=_WAIT,
+                    max_bytes=self._max_bytes,
+                    before=fleet,
+                ) as fleet:
+                    self._say("connected to %s", self._address)
+                    pause = _FIRST_PAUSE
+                    self._answer_letters(fleet, answer, stop)
+            except TransportError as error:
+                self._say("%s; trying again", error)
+                # Not all at once: a thousand devices that were cut off together must not come back together.
+                stop.wait(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _answer_letters(self, fleet: Fleet, answer: Answer, stop: threading.Event) -> None:
+        with _Heart(fleet, self._heartbeat) as heart:
+            while not stop.is_set():
+                heart.check()
+                asked = time.monotonic()
+                parcel = fleet.receive()
+                if parcel is not None:
+                    fleet.reply(parcel, self._reply_to(fleet, parcel, answer))
+                elif time.monotonic() - asked < _POLL:
+                    stop.wait(_POLL)
+
+    def _reply_to(self, fleet: Fleet, parcel: Parcel, answer: Answer) -> bytes | None:
+        letter = fleet.open(parcel)
+        try:
+            reply = answer(letter)
+        except Exception as error:  # a fault of ours must not end the loop, and its text stays here
+            _log.error("a letter of %d bytes could not be answered (%s)", len(letter), type(error).__name__)
+            return None
+        if len(reply) > self._max_bytes:
+            _log.error("a reply of %d bytes is longer than the limit of %d and stays here", len(reply), self._max_bytes)
+            return None
+        return reply
+
+    def _say(self, words: str, *values: object) -> None:
+        """Once, not at every attempt."""
+        text = words % values
+        if text != self._last_trouble:
+            self._last_trouble = text
+            _log.info("%s", text)
+
+
+class _Heart:
+    """Signs of life from a thread of its own, so that a long answer does not look like a crash."""
+
+    def __init__(self, fleet: Fleet, seconds: float) -> None:
+        self._fleet = fleet
+        # Twice per interval: one lost sign of life must not cost the connection.
+        self._seconds = seconds / 2
+        self._end = threading.Event()
+        self._trouble: TransportError | None = None
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> _Heart:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(timeout=self._seconds)
+
+    def check(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _beat(self) -> None:
+        while not self._end.wait(self._seconds):
+            try:
+                self._fleet.beat()
+            except TransportError as error:
+                self._trouble = error
+                return
+
+
+def check_address(address: str) -> str:
+    """``host:port``, or ConfigError."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{address!r} is not an address: host:port is wanted, without https://")
+    return address

@@ -1,0 +1,301 @@
+"""What we use inside Flower on a device: its client for the fleet's calls, and how it cuts a message into objects.
+
+Flower's own SuperNode fetches the application that the server offers and runs it. Here no call fetches one: of a
+message only its bytes are taken, and they go to code that is installed on this machine. Everything else that a server
+could say is bounded (size, redirects, compression), and no failure ends the process.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ssl
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from hdpmf.errors import TransportError
+from hdpmf.transport.certificates import check_authority
+from hdpmf.transport.extras import needs, needs_flower
+from hdpmf.transport.flower_http import bounded_client, said_plainly
+from hdpmf.transport.gate import ENVELOPE
+from hdpmf.transport.keys import NodeKey
+
+with needs("cryptography"):
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+with needs_flower():
+    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.app.message import remove_content_from_message
+    from flwr.common.constant import TIMESTAMP_HEADER
+    from flwr.common.serde import message_from_proto, message_to_proto
+    from flwr.proto.fleet_pb2 import (
+        ActivateNodeRequest,
+        DeactivateNodeRequest,
+        PullMessagesRequest,
+        PushMessagesRequest,
+    )
+    from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+    from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
+    from flwr.proto.node_pb2 import Node
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.inflatable.inflatable_object import (
+        get_all_nested_objects,
+        get_object_tree,
+        no_object_id_recompute,
+    )
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+MESSAGE_TYPE = "query"
+RECORD = "letter"
+FIELD = "data"
+
+_GOODBYE_SECONDS = 2.0
+_DEPTH = 8
+_UPLOAD_TRIES = 200
+_UPLOAD_PAUSE = 0.05
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What the recommender sends to one device.
+
+    Attributes:
+        node: Flower's number of the device.
+        data: The letter.
+        token: Drawn for this letter; a reply has to carry it. Flower lets any enrolled device reply in another's
+            name to a message whose id it knows, and the id is a hash of what is in the message.
+    """
+
+    node: int
+    data: bytes
+    token: str
+
+    def as_message(self, seconds: float) -> Any:
+        """As Flower carries it; forgotten after ``seconds``."""
+        return Message(record_of(self.data), self.node, MESSAGE_TYPE, ttl=seconds, group_id=self.token)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A reply, as the recommender gets it: to which message, with which token, and its bytes (None: none of ours)."""
+
+    to: str
+    token: str
+    data: bytes | None
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A letter that waits on the server: what it answers to, and which objects it is made of."""
+
+    message: Any
+    tree: Any
+
+
+class Fleet:
+    """One connection of one device, from activation to its end.
+
+    Args:
+        address: ``host:port`` of the recommender.
+        authority: The recommender's authority (PEM), as it was handed over at enrolment; nothing else is trusted.
+        key: The device's key for the engine.
+        heartbeat: Seconds between signs of life. The server gives up on a device after twice as much.
+        wait: Seconds that the server may keep a question for letters, where it can.
+        max_bytes: Of a letter or a reply.
+        before: The connection before this one, if the network failed it: as long as the server cannot have noticed,
+            it is taken up again.
+
+    Raises:
+        ConfigError: The authority's certificate is none, or has ended.
+        TransportError: No connection, or the server refused this device; the message says why.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        authority: bytes,
+        key: NodeKey,
+        *,
+        heartbeat: float,
+        wait: float,
+        max_bytes: int,
+        before: Fleet | None = None,
+    ) -> None:
+        check_authority(authority)
+        self._limit = max_bytes
+        self._heartbeat = heartbeat
+        trust = ssl.create_default_context(cadata=authority.decode("ascii"))
+        self._client = FleetHttpClient(f"https://{address}", interceptors=[_Signature(key)], verify=trust)
+        self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"})
+        self._client._client.close()
+        self._client._client = self._http
+        try:
+            self._node = self._activate(key.public.encode("ascii"), before)
+        except BaseException:
+            self._http.close()
+            raise
+
+    def _activate(self, public: bytes, before: Fleet | None) -> Any:
+        self._alive = time.monotonic()
+        try:
+            with said_plainly():
+                request = ActivateNodeRequest(public_key=public, heartbeat_interval=self._heartbeat)
+                return Node(node_id=self._client.ActivateNode(request).node_id)
+        except TransportError:
+            # A server that has not noticed the cut refuses a second activation, as it refuses a second device with
+            # this key. Within that time no such device can have slipped in, so the old connection still is ours.
+            if before is None or self._alive > before._alive + 2 * self._heartbeat:
+                raise
+            self._node = before._node
+            self.beat()
+            return before._node
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Say goodbye, so that this device may come back at once, and hang up."""
+        self._http.timeout = _GOODBYE_SECONDS
+        try:
+            self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
+        except Exception:  # noqa: S110 - a server that is gone needs no goodbye
+            pass
+        finally:
+            self._http.close()
+
+    def beat(self) -> None:
+        """A sign of life."""
+        now = time.monotonic()
+        with said_plainly():
+            answer = self._client.SendNodeHeartbeat(
+                SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=self._heartbeat)
+            )
+        if not answer.success:
+            raise TransportError("the recommender does not know this connection any more")
+        self._alive = now
+
+    def receive(self) -> Parcel | None:
+        """The next letter; None if there is none (a server of ours then has waited for one)."""
+        with said_plainly():
+            answer = self._client.PullMessages(PullMessagesRequest(node=self._node))
+            if not answer.messages_list or len(answer.message_object_trees) != len(answer.messages_list):
+                return None
+            return Parcel(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+
+    def open(self, parcel: Parcel) -> bytes:
+        """The letter's bytes."""
+        with said_plainly():
+            data = data_in_part(self._fetch(parcel.message.metadata.run_id, data_part(parcel.tree)))
+        if len(data) > self._limit:
+            raise TransportError(f"a letter of {len(data)} bytes is longer than the limit of {self._limit}")
+        return data
+
+    def reply(self, parcel: Parcel, data: bytes | None) -> None:
+        """Answer a letter; with None, only say that it has come."""
+        run = parcel.message.metadata.run_id
+        with said_plainly():
+            if data is not None:
+                self._push(run, parcel, data)
+            self._client.ConfirmMessageReceived(
+                ConfirmMessageReceivedRequest(
+                    node=self._node, run_id=run, message_object_id=parcel.message.metadata.message_id
+                )
+            )
+
+    def _push(self, run: int, parcel: Parcel, data: bytes) -> None:
+        message = Message(record_of(data, parcel.message.metadata.group_id), reply_to=parcel.message)
+        with no_object_id_recompute():
+            message.metadata.__dict__["_message_id"] = message.object_id
+            objects = get_all_nested_objects(message)
+            answer = self._client.PushMessages(
+                PushMessagesRequest(
+                    node=self._node,
+                    messages_list=[message_to_proto(remove_content_from_message(message))],
+                    message_object_trees=[get_object_tree(message)],
+                    clientapp_runtime_list=[0.0],  # how long an answer took says something about a device
+                )
+            )
+            data_last = data_part(get_object_tree(message))  # who sees it may take the reply for complete
+            for name in sorted(answer.objects_to_push, key=data_last.__eq__):
+                if name not in objects:
+                    raise TransportError("the recommender asked for something that is not in the reply")
+                self._client.PushObject(
+                    PushObjectRequest(
+                        node=self._node,
+                        run_id=run,
+                        session_id=answer.session_id,
+                        object_id=name,
+                        object_content=objects[name].deflate(),
+                    )
+                )
+
+    def _fetch(self, run: int, name: str) -> bytes:
+        request = PullObjectRequest(node=self._node, run_id=run, object_id=name)
+        for _ in range(_UPLOAD_TRIES):
+            answer = self._client.PullObject(request)
+            if not answer.object_found:
+                break
+            if answer.object_available:
+                return bytes(answer.object_content)
+            time.sleep(_UPLOAD_PAUSE)  # the recommender is still uploading it
+        raise TransportError("a letter was withdrawn before it was complete")
+
+
+class _Signature:
+    """Who calls, and when: Flower's node authentication.
+
+    Flower has the same, but its module imports a web server, which is half of a device's memory and start.
+    """
+
+    def __init__(self, key: NodeKey) -> None:
+        self._key = key
+        self._public = base64.b64encode(key.public.encode("ascii")).decode("ascii")
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        signature = self._key.private.sign(now.encode("ascii"), ECDSA(SHA256()))
+        context.request.headers.update(
+            {
+                FLEET_HTTP_PUBLIC_KEY_HEADER: self._public,
+                TIMESTAMP_HEADER: now,
+                FLEET_HTTP_SIGNATURE_HEADER: base64.b64encode(signature).decode("ascii"),
+            }
+        )
+        return call_next(context)
+
+
+def record_of(data: bytes, token: str = "") -> Any:
+    """A letter or reply as Flower carries it.
+
+    Flower names parts by their hash and keeps equal ones once. For a letter to many devices that is welcome. A reply
+    has its token in it, because two equal replies must not be taken for one that is already there.
+    """
+    return RecordDict({RECORD: ConfigRecord({FIELD: data, "token": token})})
+
+
+def data_part(tree: Any) -> str:
+    """Name of the part of a message that has the bytes: the message has one record, which has one set of values.
+
+    The other two parts say nothing that is not known by now, so nobody fetches them.
+    """
+    for _ in range(_DEPTH):
+        if not tree.children:
+            return str(tree.object_id)
+        if len(tree.children) > 1:
+            break
+        tree = tree.children[0]
+    raise ValueError("not a message of ours")
+
+
+def data_in_part(part: bytes) -> bytes:
+    """The bytes in that part; ValueError if there are none."""
+    data = ConfigRecord.inflate(part).get(FIELD)
+    if not isinstance(data, bytes):
+        raise ValueError("not a message of ours")
+    return data

@@ -1,0 +1,101 @@
+"""HTTP with a peer that is not trusted: bounded answers, and failures in words."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any
+
+from hdpmf.errors import TransportError
+from hdpmf.transport.extras import needs_flower
+
+with needs_flower():
+    import httpx
+
+_ANSWER_SECONDS = 30.0
+_CLOCK_SECONDS = 5.0  # more ahead than this and Flower refuses our signatures
+
+
+def bounded_client(trust: ssl.SSLContext, max_bytes: int, headers: dict[str, str] | None = None) -> Any:
+    """An HTTP client that follows no redirects, unpacks nothing and reads no more than ``max_bytes`` of an answer."""
+
+    def bound(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.DecodingError("compressed answers are not read", request=response.request)
+        response.stream = _Bounded(response.stream, max_bytes)
+
+    return httpx.Client(
+        verify=trust,
+        timeout=_ANSWER_SECONDS,
+        follow_redirects=False,
+        trust_env=False,
+        headers={"accept-encoding": "identity", **(headers or {})},
+        limits=httpx.Limits(keepalive_expiry=60.0),
+        event_hooks={"response": [bound]},
+    )
+
+
+class _Bounded(httpx.SyncByteStream):
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._limit
+        for part in self._stream:
+            left -= len(part)
+            if left < 0:
+                raise httpx.ReadError(f"the answer is longer than the limit of {self._limit} bytes")
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class said_plainly:  # noqa: N801 - a context manager, read as a verb
+    """Whatever goes wrong on the wire becomes a TransportError in words."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None or isinstance(error, TransportError) or not isinstance(error, Exception):
+            return
+        raise TransportError(_in_words(error)) from error
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return _refusal(error.response)
+    if isinstance(error, httpx.ConnectError):
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return f"the recommender's certificate is not the one of its authority, or not for this address ({error})"
+        return f"no connection to the recommender ({error})"
+    return f"the connection to the recommender failed ({type(error).__name__}: {error})"
+
+
+def _refusal(response: Any) -> str:
+    if (ahead := _clock(response)) is not None and abs(ahead) > _CLOCK_SECONDS:
+        direction = "ahead of" if ahead > 0 else "behind"
+        return f"refused: this machine's clock is {abs(ahead):.0f} s {direction} the recommender's; set it right"
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        return "refused: this device's node key is not enrolled with the recommender"
+    if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+        return "refused: the reply is longer than the recommender's limit"
+    if response.request.url.path.endswith("/activate-node"):
+        return (
+            "refused: this device is not enrolled, or a device with the same key is connected (after a crash the "
+            "recommender needs a few seconds to notice)"
+        )
+    return f"refused with status {response.status_code} on {response.request.url.path}"
+
+
+def _clock(response: Any) -> float | None:
+    try:
+        there = parsedate_to_datetime(response.headers["date"]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return None
+    return time.time() - there

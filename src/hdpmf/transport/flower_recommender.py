@@ -1,0 +1,265 @@
+"""The recommender's end of Flower: exchanges over a run of a SuperLink that is a child of this process."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from hdpmf.errors import ConfigError, TransportError
+from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.transport.flower_device import HEARTBEAT
+from hdpmf.transport.gate import ENVELOPE, MAX_WAIT
+from hdpmf.transport.interface import MAX_BYTES, Arrival, check_letters
+from hdpmf.transport.keys import check_public_key
+from hdpmf.transport.superlink import SuperLink
+
+if TYPE_CHECKING:
+    from hdpmf.transport.flower_fleet import Answered, Letter
+    from hdpmf.transport.flower_link import Link
+
+_log = logging.getLogger(__name__)
+
+_TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
+_SLACK = 30.0  # a letter outlives its exchange by so much, or the clocks' difference could cut it short
+
+
+class Engine(Protocol):
+    """What an exchange needs of Flower, deployed or simulated."""
+
+    def send(self, letters: Sequence[Letter], seconds: float) -> list[str]:
+        """Send letters that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
+        ...
+
+    def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
+        """Replies that have come since; waits up to ``wait`` seconds for one."""
+        ...
+
+    def forget(self) -> None:
+        """The exchange is over."""
+        ...
+
+
+def exchange_over(
+    engine: Engine, nodes: Mapping[str, int], letters: Mapping[str, bytes], deadline: float, max_bytes: int
+) -> Iterator[Arrival]:
+    """One exchange. ``nodes`` has Flower's number of every device that is connected, by its roster name."""
+    from hdpmf.transport.flower_fleet import Letter
+
+    end = time.monotonic() + deadline
+    outgoing = {
+        name: Letter(nodes[name], data, secrets.token_hex(16)) for name, data in letters.items() if name in nodes
+    }
+    if not outgoing:
+        return
+    try:
+        ids = engine.send(list(outgoing.values()), deadline + _SLACK)
+        waiting = {name: one for name, one in zip(ids, outgoing.items(), strict=True) if name}
+        while waiting and (left := end - time.monotonic()) > 0:
+            for reply in engine.pull(list(waiting), min(left, MAX_WAIT)):
+                device, letter = waiting.pop(reply.to, (None, None))
+                if device is None or letter is None:
+                    continue
+                if not secrets.compare_digest(reply.token, letter.token):
+                    _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
+                elif reply.data is None or len(reply.data) > max_bytes:
+                    _log.warning("device %.16s sent no reply that could be used, or one that is too long", device)
+                elif time.monotonic() < end:
+                    yield Arrival(device, reply.data)
+    finally:
+        engine.forget()
+
+
+class FlowerRecommender:
+    """Starts a SuperLink, and starts it again if it dies.
+
+    Args:
+        folder: Where certificates, Flower's own files and the log go.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one, which then is kept.
+        names: Host names and addresses under which devices reach it: the certificate is for these.
+        roster: Public node key of every enrolled device, by its roster name.
+        heartbeat: Seconds; devices may not ask for signs of life more often.
+        max_bytes: The size limit, both ways.
+
+    Attributes:
+        authority: What devices need to trust this recommender (PEM).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        names: Sequence[str] = ("localhost", "127.0.0.1"),
+        roster: Mapping[str, str] | None = None,
+        heartbeat: float = HEARTBEAT,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._folder = folder
+        self._host = host
+        self._port = port
+        self._heartbeat = heartbeat
+        self._max_bytes = max_bytes
+        self._keys: dict[str, str] = {}
+        self._certificates = ensure_certificates(folder / "tls", names)
+        self.authority = self._certificates.authority.read_bytes()
+        self._superlink: SuperLink | None = None
+        self._link: Link | None = None
+        self._guard = threading.RLock()
+        self._closed = threading.Event()
+        for name, node in (roster or {}).items():
+            self._note(name, node)
+        try:
+            self._connected()
+        except BaseException:
+            self.close()
+            raise
+        self._heart = threading.Thread(target=self._beat, name="run-heartbeat", daemon=True)
+        self._heart.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for devices on this machine."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def superlink(self) -> SuperLink | None:
+        """The child process."""
+        return self._superlink
+
+    def admit(self, device: str, node: str) -> None:
+        """Let a device connect: its roster name, and the public node key on its card. Again is no harm.
+
+        Raises:
+            ConfigError: The device is enrolled with another key, the key belongs to another device, or it is no key.
+        """
+        with self._guard:
+            if self._note(device, node):
+                self._connected().register(self._keys[device])
+
+    def present(self) -> frozenset[str]:
+        """As in ``RecommenderTransport``."""
+        return frozenset(self._nodes())
+
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+        """As in ``RecommenderTransport``. If the SuperLink dies meanwhile, who has not answered is silent."""
+        check_letters(letters, self._max_bytes)
+        return self._exchange(letters, deadline)
+
+    def close(self) -> None:
+        """End the run and the SuperLink."""
+        self._closed.set()
+        with self._guard:
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+            if self._superlink is not None:
+                self._superlink.stop()
+                self._superlink = None
+
+    def _exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+        try:
+            yield from exchange_over(self._connected(), self._nodes(), letters, deadline, self._max_bytes)
+        except TransportError as error:
+            _log.warning("an exchange was cut short: %s", error)
+            self._give_up_link()
+
+    def _nodes(self) -> dict[str, int]:
+        try:
+            online = self._connected().online()
+        except TransportError as error:
+            _log.warning("the SuperLink does not answer: %s", error)
+            self._give_up_link()
+            return {}
+        return {name: online[key] for name, key in self._keys.items() if key in online}
+
+    def _note(self, device: str, node: str) -> bool:
+        key = check_public_key(node)
+        held = self._keys.get(device)
+        if held is not None and held != key:
+            raise ConfigError(f"device {device[:16]} is enrolled with another node key already")
+        if held is None and key in self._keys.values():
+            raise ConfigError(f"the node key of device {device[:16]} belongs to another device already")
+        self._keys[device] = key
+        return held is None
+
+    def _connected(self) -> Link:
+        """The connection, made again together with what it needs if something broke."""
+        from hdpmf.transport.flower_link import Link
+
+        with self._guard:
+            if self._closed.is_set():
+                raise TransportError("the recommender's transport is closed")
+            if self._superlink is None or not self._superlink.alive:
+                if self._superlink is not None:
+                    _log.warning("the SuperLink has died and is started again")
+                    self._superlink.stop()
+                self._link = None
+                self._superlink = SuperLink(
+                    self._folder,
+                    self._certificates,
+                    host=self._host,
+                    port=self._port,
+                    max_bytes=self._max_bytes + ENVELOPE,
+                    shortest_heartbeat=self._heartbeat,
+                )
+                self._port = self._superlink.port
+                fresh = True
+            else:
+                fresh = False
+            if self._link is None:
+                trust = ssl.create_default_context(cadata=self.authority.decode("ascii"))
+                trust.check_hostname = False  # our own child on our own machine, under a name for others
+                self._link = Link(
+                    f"{_reachable(self._host)}:{self._port}",
+                    trust,
+                    self._superlink.secret,
+                    max_bytes=self._max_bytes + ENVELOPE,
+                )
+            if fresh:
+                for key in self._keys.values():
+                    self._link.register(key)
+            return self._link
+
+    def _give_up_link(self) -> None:
+        with self._guard:
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+
+    def _beat(self) -> None:
+        while not self._closed.wait(_TASK_BEAT):
+            link = self._link
+            if link is None:
+                continue
+            try:
+                link.beat()
+            except TransportError as error:
+                _log.warning("the run of the SuperLink is lost: %s", error)
+                self._give_up_link()
+
+
+def _reachable(host: str) -> str:
+    """Where a process on this machine finds who listens on ``host``."""
+    if host in ("0.0.0.0", ""):  # noqa: S104 - compared with, not bound to
+        return "127.0.0.1"
+    return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host

@@ -1,0 +1,98 @@
+"""The SuperLink's own process: ``python -m hdpmf.transport.superlink_process``, started by ``superlink``.
+
+Its settings come as one line of JSON on standard input, because the secret in them belongs neither in the arguments nor
+in the environment, which others on the machine can read. When it listens it answers with one line on standard output:
+the port. When standard input ends, the process that started it is gone, and it ends too. Everything else it has to say
+goes to standard error, which is a log file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+from typing import Any
+
+import msgspec
+
+from hdpmf.transport.extras import needs_flower
+from hdpmf.transport.gate import Gate
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a SuperLink is started with.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        certificate: File with the server's certificate.
+        key: File with its secret key.
+        secret: What opens the parts that are not for devices.
+        max_bytes: No request may be longer.
+        shortest_heartbeat: Seconds; devices may not ask for signs of life more often.
+    """
+
+    host: str
+    port: int
+    certificate: str
+    key: str
+    secret: str
+    max_bytes: int
+    shortest_heartbeat: float
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
+    with needs_flower():
+        import uvicorn
+
+        from hdpmf.transport.flower_link import superlink_app
+    listener = _listen(settings.host, settings.port)
+    gate = Gate(superlink_app(settings.shortest_heartbeat), secret=settings.secret, max_bytes=settings.max_bytes)
+    config = uvicorn.Config(
+        gate,
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=75,  # longer than clients keep a connection, so that none is closed under a request
+        timeout_graceful_shutdown=1,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+        ws="none",
+        server_header=False,
+    )
+    server = uvicorn.Server(config)
+    threading.Thread(target=_end_with_parent, args=(server,), name="lifeline", daemon=True).start()
+    asyncio.run(_serve(server, listener))
+
+
+async def _serve(server: Any, listener: socket.socket) -> None:
+    running = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not server.started and not running.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    await running
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # Answers are small and come in two pieces. Held back for the acknowledgement of the first, each costs 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A restart must not wait until the system forgets the connections of the process before.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    return listener
+
+
+def _end_with_parent(server: Any) -> None:
+    sys.stdin.buffer.read()
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    main()
