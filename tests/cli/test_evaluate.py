@@ -104,6 +104,7 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "synthetic", "--ready-split"), 4, "no ready-made split"),
         (("--train", "a", "--ready-split"), 2, "--ready-split"),
         (("--data", "synthetic", "--scale", 1, 5), 2, "--scale"),
+        (("--data", "synthetic", "--step", 1), 2, "--step"),
         (("--data", "synthetic", "--hold-out", 0), 2, "per_user"),
         (("--data", "movies"), 4, "movies"),
         (("--data", "synthetic", "--epsilon", 0), 5, "epsilon"),

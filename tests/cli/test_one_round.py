@@ -36,6 +36,27 @@ def test_evaluate_with_a_file_of_features(call: Call, files: tuple[Path, Path], 
     assert without.json["mse"] == plain.json["mse"]
 
 
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
+@pytest.mark.parametrize(("low", "high", "step"), [(0.5, 5, 0.5), (1, 10, 1), (0, 100, 25), (0, 100, None)])
+def test_any_scale_with_public_ends(
+    call: Call, tmp_path: Path, method: str, low: float, high: float, step: float | None
+) -> None:
+    """Errors are in units of the scale; per width of it they are about those of one to five stars."""
+    world = synthetic_world(80, 50, 2_400, rng=5)
+    unit = step or 0.1
+    values = low + np.round((world.values - 1) / 4 * (high - low) / unit) * unit
+    rows = [
+        f"{user},{item},{value:g}" for user, item, value in zip(world.user_ids, world.item_ids, values, strict=True)
+    ]
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(["user,item,rating", *rows]))
+    grid = () if step is None else ("--step", step)
+    done = call("evaluate", method, "--train", path, "--hold-out", 5, "--scale", low, high, *grid, "--json")
+    assert done.code == 0
+    assert 0.03 < done.json["mse"] / (high - low) ** 2 < 0.12
+    assert call("evaluate", method, "--train", path, "--hold-out", 5, "--scale", low, high - 0.6, "--json").code == 3
+
+
 def test_weights_below_the_grid_are_told(call: Call, files: tuple[Path, Path]) -> None:
     options = ("--spec", "epsilon_uc=0.01", "--spec", "epsilon_um=0.011", "--spec", "epsilon_ul=0.012")
     shown = call("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], *options)

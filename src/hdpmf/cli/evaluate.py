@@ -46,6 +46,7 @@ def evaluate(
     hold_out: options.HoldOut = None,
     ready_split: options.ReadySplit = False,
     scale: options.Scale = None,
+    step: options.Step = None,
     column: options.Columns = None,
     factors: options.Factors = 10,
     lr: options.LearningRate = None,
@@ -75,7 +76,7 @@ def evaluate(
         spec, uniform_weights, weights_seed,
     )  # fmt: skip
     extra = one_round.model_params(method, items, features, prior, coding, design)
-    source = Source(train, data, scale, column)
+    source = Source(train, data, scale, column, step)
 
     from hdpmf.models import METHODS, make_model
 

@@ -13,7 +13,7 @@ from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
     from hdpmf.privacy import PrivacyWeights
-    from hdpmf.ratings import Ratings
+    from hdpmf.ratings import Ratings, RatingScale
 
 _HOLD_OUT = 10
 
@@ -26,12 +26,13 @@ class Source:
     dataset: str | None
     scale: tuple[float, float] | None = None
     columns: Sequence[str] | None = None
+    step: float | None = None
 
     def __post_init__(self) -> None:
         if (self.file is None) == (self.dataset is None):
             raise ConfigError("say where the ratings are: either --train FILE or --data NAME")
-        if self.dataset is not None and (self.scale is not None or self.columns):
-            raise ConfigError("--scale and --column describe files; a data set of --data knows its own")
+        if self.dataset is not None and (self.scale is not None or self.columns or self.step is not None):
+            raise ConfigError("--scale, --step and --column describe files; a data set of --data knows its own")
 
     def load(self) -> Ratings:
         """All of them."""
@@ -39,7 +40,7 @@ class Source:
 
         if self.dataset is not None:
             return load_dataset(self.dataset)
-        return Ratings.read(self._file(), scale=self.scale, columns=self._columns())
+        return Ratings.read(self._file(), scale=self._scale(), columns=self._columns())
 
     def split(self, test: Path | None, hold_out: int | None, ready_split: bool, seed: int) -> tuple[Ratings, Ratings]:
         """Training and test, in one of three ways: a second file, a ready-made split, or ratings held out."""
@@ -51,7 +52,7 @@ class Source:
         if test is not None:
             if self.file is None:
                 raise ConfigError("--test belongs to --train FILE; with --data use --hold-out or --ready-split")
-            train, held = read_split(self.file, test, scale=self.scale, columns=self._columns())
+            train, held = read_split(self.file, test, scale=self._scale(), columns=self._columns())
         elif ready_split:
             if self.dataset is None:
                 raise ConfigError("--ready-split needs --data NAME; for files give --test FILE")
@@ -68,6 +69,12 @@ class Source:
         if self.file is None:
             raise ConfigError("say where the ratings are: --train FILE")
         return self.file
+
+    def _scale(self) -> RatingScale:
+        from hdpmf.ratings import RatingScale
+
+        plain = RatingScale.of(self.scale)
+        return RatingScale(plain.low, plain.high, self.step)
 
     def _columns(self) -> dict[str, str] | None:
         return dict(_pairs(self.columns, "--column", "user=customer")) if self.columns else None

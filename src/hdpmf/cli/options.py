@@ -109,6 +109,16 @@ Scale = Annotated[
         rich_help_panel=DATA_PANEL,
     ),
 ]
+Step = Annotated[
+    float | None,
+    typer.Option(
+        "--step",
+        metavar="STEP",
+        help="Distance between neighbouring ratings of that scale (0.5 for half stars).",
+        show_default="any number will do",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(

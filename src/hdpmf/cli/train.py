@@ -33,6 +33,7 @@ def train(
     train: options.TrainFile = None,
     data: options.DatasetName = None,
     scale: options.Scale = None,
+    step: options.Step = None,
     column: options.Columns = None,
     factors: options.Factors = 10,
     lr: options.LearningRate = None,
@@ -79,7 +80,7 @@ def train(
         spec, uniform_weights, weights_seed,
     )  # fmt: skip
     extra = one_round.model_params(method, items, features, prior, coding, design)
-    source = Source(train, data, scale, column)
+    source = Source(train, data, scale, column, step)
     if patience is not None and validation_fraction is None:
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
     _check_place(out)
