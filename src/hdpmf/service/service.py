@@ -117,7 +117,6 @@ def conduct(
         settings,
         known.scale,
         noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
-        missing_shares=any(users < members for users in checkpoint.users),
     )
     facts = {
         "run": run.hex(),

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hdpmf.privacy.accounting import Cost, Setting, cost, honest_line
+from hdpmf.privacy.accounting import Cost, Setting, cost
 from hdpmf.ratings import RatingScale
 from hdpmf.service.settings import RunSettings
 
@@ -64,30 +64,18 @@ class Statement:
         return asdict(self)
 
 
-def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | None, missing_shares: bool) -> Statement:
+def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | None = None) -> Statement:
     """The statement of a run.
 
     Args:
         settings: Of the run.
         scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
-        missing_shares: In some round a member was away, and with it its share of the noise.
     """
     setting = _setting(settings, scale, noise_budget)
     view = "messages" if settings.view == "messages" else "sums-h-known"
     found = cost(setting, view, n_raters=TYPICAL_RATERS)
     summed = settings.view == "sums"
-    if found.status == "proved" and settings.method == "hdpmf-paid" and missing_shares:
-        return Statement(
-            settings.view,
-            settings.epsilon,
-            "nominal",
-            _sees(settings),
-            f"NOMINAL, epsilon {settings.epsilon:g}: in some rounds members were away, and the noise lacked their "
-            "shares, so that what is proved for a complete round does not cover these.",
-            "",
-            "every member in every round",
-        )
     epsilon, status, guarantee = _worth(settings, found)
     return Statement(
         settings.view,
@@ -95,7 +83,7 @@ def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | No
         status,
         _sees(settings),
         guarantee,
-        honest_line(setting, TYPICAL_RATERS) if status == "nominal" else "",
+        _honest(found) if status == "nominal" else "",
         _needs(settings) if summed and status != "none" else "",
     )
 
@@ -115,6 +103,11 @@ def _worth(settings: RunSettings, found: Cost) -> tuple[float | None, str, str]:
     return None, "none", f"NONE. {found.reason}"
 
 
+def _honest(found: Cost) -> str:
+    where = f" of an item with {TYPICAL_RATERS} raters" if found.view == "messages" else ""
+    return f"{found.in_numbers()} for a rating of weight 1{where}, counting its own gradients only"
+
+
 def _sees(settings: RunSettings) -> str:
     if settings.method in _SEES:
         return _SEES[settings.method]
@@ -125,12 +118,10 @@ def _sees(settings: RunSettings) -> str:
 
 
 def _needs(settings: RunSettings) -> str:
-    words = (
-        "secure sums that work: devices that run their own code, a roster that people compared, and fewer colluding "
-    )
-    words += "devices than docs/secure-sums.md allows for"
-    if settings.method == "hdp-sum":
-        words += f"; at least {settings.minimum} honest users in the sum, among whom the noise is divided"
+    words = "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md "
+    words += "allows for)"
+    if settings.method in ("hdp-sum", "hdpmf-paid"):
+        words += f"; at least {settings.minimum} honest users in every sum, among whom the noise is divided"
     return words
 
 

@@ -1,0 +1,94 @@
+"""``hdpmf recommender``: set up, enrol, look, and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    path = tmp_path / "items.csv"
+    path.write_text('item,title,genres,year\n7,Seven,Crime|Drama,1995\n3,Three,Drama,\n5,"Five, or so",,2001\n')
+    return path
+
+
+def card(folder: Path, number: int, users: int = 1) -> Path:
+    path = folder / f"card{number}.json"
+    fields = {"name": f"device {number}", "identity": f"{number:064x}", "node": f"node {number}", "users": users}
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_recommender_is_set_up_and_devices_are_enrolled(call: Call, tmp_path: Path, items: Path) -> None:
+    folder = tmp_path / "shop"
+    made = call("recommender", "init", folder, "--items", items, "--scale", 1, 10, "--name", "shop", "--json").json
+    assert made["items"] == 3
+    assert made["scale"] == [1.0, 10.0, 1.0]
+    assert made["address"] == "localhost:9443"
+    assert Path(made["authority"]).read_text().startswith("-----BEGIN CERTIFICATE-----")
+    cards = [card(tmp_path, number, users=number) for number in (1, 2, 3)]
+    found = call("recommender", "enroll", folder, *cards, "--json").json
+    assert [one["users"] for one in found["devices"]] == [1, 2, 3]
+    again = call("recommender", "enroll", folder, cards[0], "--json")
+    assert again.code == 2
+    assert "two devices have the same name 'device 1'" in again.json["error"]["message"]
+    fewer = call("recommender", "enroll", folder, "--remove", "device 2", "--json").json
+    assert len(fewer["devices"]) == 2
+    assert fewer["digest"] != found["digest"]
+    shown = call("recommender", "status", folder)
+    assert shown.code == 0
+    assert fewer["digest"] in shown.out
+    assert "2 devices, 4 users" in shown.out
+    state = call("recommender", "status", folder, "--json").json
+    assert (state["runs"], state["model"], state["name"]) == ([], None, "shop")
+
+
+def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
+    made = call("recommender", "init", tmp_path / "r", "--data", "synthetic", "--reach", "films.example", "--json").json
+    assert made["items"] == 400
+    assert made["address"] == "films.example:9443"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "either --items FILE or --data NAME"),
+        (["--data", "synthetic", "--items", "x.csv"], "either --items FILE or --data NAME"),
+        (["--data", "synthetic", "--scale", "1", "9"], "knows its own"),
+        (["--data", "synthetic", "--port", "70000"], "port must be"),
+        (["--data", "synthetic", "--reach", "no such host!"], "no such host!"),
+        (["--items", "absent.csv"], "absent.csv"),
+    ],
+)
+def test_what_cannot_be_set_up_leaves_nothing_behind(call: Call, tmp_path: Path, options: list[str], said: str) -> None:
+    result = call("recommender", "init", tmp_path / "r", *options)
+    assert result.code in (2, 3, 8)
+    assert said in result.err
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("text", ["item,title\n1,a\n1,b\n", "item\n1\n", "item,year\n1,then\n"])
+def test_a_list_of_items_must_make_sense(call: Call, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text(text)
+    result = call("recommender", "init", tmp_path / "r", "--items", path)
+    assert result.code == 3
+    assert "items.csv" in result.err
+
+
+def test_serving_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: Path, items: Path) -> None:
+    folder = tmp_path / "r"
+    call("recommender", "init", folder, "--items", items)
+    assert "no device is enrolled" in call("recommender", "serve", folder).err
+    call("recommender", "enroll", folder, card(tmp_path, 1))
+    assert "cannot run 'user-mean'" in call("recommender", "serve", folder, "--method", "user-mean").err
+    assert "made for the view 'sums'" in call("recommender", "serve", folder, "--messages").err
+    assert "no unfinished run" in call("recommender", "serve", folder, "--give-up").err
+    assert "is no recommender" in call("recommender", "serve", tmp_path / "nothing").err
