@@ -69,7 +69,7 @@ class BatchSolver:
             number: Selects the noise; the same number draws the same again.
             noise: See ``torch_engine.step``.
             unit_ball: Keep user vectors in the unit ball.
-            stand_in: Item gradients are made of directions that know no rating's value; users are left alone.
+            stand_in: Item gradients are made of directions that know no rating's value.
         """
         engine, by_item, by_user = self._engine, self._by_item, self._by_user
         senders = U
@@ -78,9 +78,8 @@ class BatchSolver:
             engine.directions(by_user, engine.plain_sums(by_user, runs, self._user_columns, V), senders)
         sums = engine.residual_sums(by_item, self._item_columns, runs, V, senders)
         engine.step(by_item, sums, V, runs, self._item_steps, rates, self.n_factors, noise=noise, epoch=number)
-        if not stand_in:
-            sums = engine.residual_sums(by_user, self._user_columns, runs, U, V)
-            engine.step(by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball)
+        sums = engine.residual_sums(by_user, self._user_columns, runs, U, V)
+        engine.step(by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball)
 
 
 def steps_of(counts: Tensor, scale_steps: bool) -> Tensor:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    import torch
 
 DEVICES = ("cpu", "cuda", "auto")
 
@@ -31,6 +35,13 @@ def use_gpu(device: str) -> bool:
     if packages:
         raise MissingExtraError(f"device='cuda' needs {problem}")
     raise ConfigError(f"device='cuda' cannot be used here: {problem}; device='cpu' or 'auto' works anywhere")
+
+
+def gpu() -> torch.device:
+    """The GPU, as PyTorch knows it."""
+    import torch
+
+    return torch.device("cuda")
 
 
 def missing_packages() -> tuple[str, ...]:

@@ -14,22 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.errors import DivergedError
-from hdpmf.kernels import sequential
-from hdpmf.kernels.grouping import group
-from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.mechanisms import Budgets, Mechanism
+from hdpmf.models.entry import RECOMMENDER_STREAM, SHARD_STREAM, enter
+from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.noise import SimulationNoise, laplace_scale
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan, learning_rate_at
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Recommender
-from hdpmf.shard import Shard
 from hdpmf.shard.initial import initial_vectors
-
-# Streams of one seed: the recommender's draws must not be the users'.
-_RECOMMENDER_STREAM = 1
-_SHARD_STREAM = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +68,10 @@ def batch_epochs(
     workers: Workers,
 ) -> Epochs:
     """Algorithm 1: the protocol with one shard of all users, in this process."""
-    shard = Shard(train, weights, mechanism, SimulationNoise(seed, _SHARD_STREAM), seed, workers)
-    recommender = Recommender(plan, mechanism, SimulationNoise(seed, _RECOMMENDER_STREAM), h_per_item)
+    from hdpmf.shard import Shard  # here and below: a machine that trains on its GPU need not have Numba
+
+    shard = Shard(train, weights, mechanism, SimulationNoise(seed, SHARD_STREAM), seed, workers)
+    recommender = Recommender(plan, mechanism, SimulationNoise(seed, RECOMMENDER_STREAM), h_per_item)
     opening = recommender.open([shard.accept(plan)])
     recommender.start([shard.open(opening)])
     message = recommender.next_round()
@@ -99,13 +94,13 @@ def sequential_epochs(
     workers: Workers,
 ) -> Epochs:
     """The procedure behind the published numbers: one step per rating. A simulation; no federation can run it."""
-    shard_noise, recommender_noise = (
-        SimulationNoise(seed, _SHARD_STREAM),
-        SimulationNoise(seed, _RECOMMENDER_STREAM),
-    )
-    row_weights = weights.for_ratings(train)
-    budget = mechanism.noise_budget(plan.epsilon, Budgets.of(row_weights, plan.epsilon))
-    entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, shard_noise.uniforms(len(train)))
+    from hdpmf.kernels import sequential
+    from hdpmf.kernels.grouping import group
+    from hdpmf.kernels.simd import pad
+
+    recommender_noise = SimulationNoise(seed, RECOMMENDER_STREAM)
+    entered = enter(train, weights, mechanism, plan, seed)
+    budget = entered.budget
     users, items = train.user_codes, train.item_codes
     if entered.kept is not None:
         users, items = users[entered.kept], items[entered.kept]
@@ -165,7 +160,7 @@ def run_epochs(
     best: tuple[float, int, np.ndarray, np.ndarray] | None = None
     begin = time.perf_counter()
     for epoch, (vectors, factors, raters) in enumerate(epochs, start=1):
-        error = None if validate is None else validate(vectors, factors, raters)
+        error = None if validate is None else validate(np.asarray(vectors), np.asarray(factors), raters)
         rate = learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         record = EpochRecord(epoch, plan.epochs, rate, time.perf_counter() - begin, error)
         history.append(record)

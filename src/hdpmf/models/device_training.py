@@ -1,0 +1,126 @@
+"""Training on a GPU: what a mechanism makes of ratings is brought to the device, the loops run there.
+
+First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise and the orders of
+ratings come from another generator: the same distribution, other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdpmf.errors import DivergedError
+from hdpmf.gpu.device import gpu
+from hdpmf.models.entry import Entry, enter, first_factors
+from hdpmf.privacy.mechanisms import Mechanism
+from hdpmf.privacy.noise import k_norm_scale, laplace_scale
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Plan, learning_rate_at
+from hdpmf.ratings import Ratings
+
+if TYPE_CHECKING:
+    from hdpmf.gpu.table import Table
+    from hdpmf.gpu.training import Cell, Recipe
+
+
+def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str) -> Recipe:
+    """How a plan is trained on a device."""
+    from hdpmf.gpu.training import Recipe
+
+    noise = "none"
+    if private:
+        noise = ("item" if h_per_item else "shared") if mechanism.needs_h else "k-norm"
+    return Recipe(
+        solver="joint" if solver == "sequential" and not private else solver,
+        n_factors=plan.n_factors,
+        noise=noise,
+        fresh_noise=plan.fresh_noise,
+        unit_ball=mechanism.bounds_users,
+        scale_steps=plan.scale_steps,
+        stand_in=not mechanism.sends_fitted_vectors,
+    )
+
+
+def cell_of(plan: Plan, mechanism: Mechanism, budget: float | None, seed: int, view: int = 0) -> Cell:
+    """What is a plan's own among those that are trained together."""
+    from hdpmf.gpu.training import Cell
+
+    scale = 0.0
+    if budget is not None:
+        width, of_round = plan.scale_high - plan.scale_low, mechanism.round_budget(budget, plan.epochs)
+        scale = laplace_scale(plan.n_factors, width, of_round) if mechanism.needs_h else k_norm_scale(width, of_round)
+    rates = tuple(learning_rate_at(plan.learning_rate, epoch, plan.epochs) for epoch in range(1, plan.epochs + 1))
+    return Cell(rates, plan.reg, seed, scale, view)
+
+
+def device_epochs(
+    train: Ratings,
+    weights: PrivacyWeights,
+    mechanism: Mechanism,
+    plan: Plan,
+    h_per_item: bool,
+    seed: int,
+    solver: str,
+) -> Iterator[tuple[Any, Any, np.ndarray]]:
+    """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
+    from hdpmf.gpu.ridge import constrained_ridges
+    from hdpmf.gpu.training import Training
+
+    entry = enter(train, weights, mechanism, plan, seed)
+    table = table_of(train, entry)
+    recipe = recipe_of(plan, mechanism, entry.budget is not None, h_per_item, solver)
+    training = Training(
+        table, recipe, [cell_of(plan, mechanism, entry.budget, seed)], *first_factors(train, plan, seed)
+    )
+    raters = training.raters[0].cpu().numpy()
+    for epoch in training.epochs():
+        if not bool(training.V.sum().isfinite()):
+            raise DivergedError(
+                f"training ran away to infinity with learning rate {plan.learning_rate:g}; use a smaller one"
+            )
+        vectors: Any = OnDevice(training.U, plan.n_factors)
+        if epoch == plan.epochs and recipe.stand_in:
+            # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
+            vectors = constrained_ridges(table, training.V[:, 0, : plan.n_factors], plan.reg).cpu().numpy()
+        yield vectors, OnDevice(training.V, plan.n_factors), raters
+
+
+def table_of(train: Ratings, entry: Entry) -> Table:
+    """The ratings that take part, on the GPU."""
+    import torch
+
+    from hdpmf.gpu.table import Table
+
+    device = gpu()
+
+    def put(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+        # Arrays of ratings are read-only, which PyTorch cannot express.
+        return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device, dtype)
+
+    kept = slice(None) if entry.kept is None else entry.kept
+    return Table(
+        users=put(train.user_codes[kept], torch.int32),
+        items=put(train.item_codes[kept], torch.int32),
+        target=put(entry.target, torch.float32)[None],
+        n_users=train.n_users,
+        n_items=train.n_items,
+        coefficient=None if entry.coefficient is None else put(entry.coefficient, torch.float32)[None],
+    )
+
+
+class OnDevice:
+    """Factors of the first run, copied to the host only when somebody looks."""
+
+    def __init__(self, factors: Any, n_factors: int) -> None:
+        self._factors = factors
+        self._n_factors = n_factors
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.copy()
+        return values if dtype is None else values.astype(dtype)
+
+    def copy(self) -> np.ndarray:
+        """The factors as they are now."""
+        return np.array(self._factors[:, 0, : self._n_factors].cpu().numpy())

@@ -1,0 +1,51 @@
+"""How training begins, wherever it runs: what a mechanism makes of ratings, and the first factors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.privacy.mechanisms import Budgets, Mechanism
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Plan
+from hdpmf.ratings import Ratings
+from hdpmf.shard.initial import SPREAD, initial_vectors
+
+RECOMMENDER_STREAM = 1
+SHARD_STREAM = 2
+"""Streams of one seed: the recommender's draws must not be the users'."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Entry:
+    """What a mechanism makes of ratings.
+
+    Attributes:
+        kept: Positions of the ratings that take part, or None for all.
+        target: What the model should predict for each kept rating.
+        coefficient: How much its residual counts in what is sent, or None where all count 1.
+        budget: The epsilon that sets the noise, or None for no noise.
+    """
+
+    kept: np.ndarray | None
+    target: np.ndarray
+    coefficient: np.ndarray | None
+    budget: float | None
+
+
+def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int) -> Entry:
+    """Let ratings enter as a single shard of all users would."""
+    row_weights = weights.for_ratings(train)
+    budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
+    budget = mechanism.noise_budget(plan.epsilon, budgets)
+    uniforms = SimulationNoise(seed, SHARD_STREAM).uniforms(len(train))
+    entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, uniforms)
+    return Entry(entered.kept, entered.target, entered.coefficient, budget)
+
+
+def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """First user vectors and item factors."""
+    items = SimulationNoise(seed, RECOMMENDER_STREAM).normals((plan.n_items, plan.n_factors)) * np.float32(SPREAD)
+    return initial_vectors(train.users, plan.n_factors, seed), items

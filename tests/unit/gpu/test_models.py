@@ -1,0 +1,142 @@
+"""Estimators with ``device="cuda"``, on whatever device the tests have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from gpu_worlds import relative
+
+from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
+from hdpmf.errors import DivergedError, HdpmfError
+from hdpmf.gpu import device as devices
+from hdpmf.models import METHODS, make_model
+
+
+@pytest.fixture(autouse=True)
+def _pretend(monkeypatch, device):
+    """The device of the tests stands for the GPU."""
+    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
+    monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
+
+
+@pytest.fixture(scope="module")
+def world():
+    train, test = synthetic_world(50, 30, 700, rng=3).hold_out(3, rng=0)
+    return train, test, PrivacySpec.paper().draw(train, rng=1)
+
+
+FACTORIZATIONS = [name for name, method in METHODS.items() if "solver" in method.model.parameter_names()]
+
+
+@pytest.mark.parametrize("name", FACTORIZATIONS)
+def test_batch_without_noise_is_what_a_cpu_computes(world, name):
+    """With a budget that makes the noise vanish; who is sampled and where training starts is the same too."""
+    train, _, weights = world
+    given = {"epochs": 20, "epsilon": 1e12, "rng": 5, "learning_rate": 0.02}
+    cpu, gpu = (make_model(name, **given, device=one).fit(train, weights) for one in ("cpu", "cuda"))
+    assert relative(gpu.catalogue_.factors, cpu.catalogue_.factors) < 1e-4
+    assert relative(gpu.devices_.vectors, cpu.devices_.vectors) < 1e-4
+    assert np.array_equal(gpu.catalogue_.raters, cpu.catalogue_.raters)
+
+
+@pytest.mark.parametrize(
+    ("name", "solver", "rate"),
+    [
+        ("hdpmf", "batch", 0.1),
+        ("mf", "sequential", 0.02),
+        ("hdpmf", "sequential", 0.02),
+        ("pdpmf", "sequential", 0.02),
+        ("hdpmf-w", "sequential", 0.02),
+    ],
+)
+def test_errors_are_those_of_a_cpu(world, name, solver, rate):
+    """Not the same numbers, the same distribution: mean errors over seeds agree within their spread."""
+    train, test, weights = world
+    given = {"epochs": 15, "epsilon": 50.0, "learning_rate": rate, "solver": solver}
+    models = {
+        device: [make_model(name, **given, device=device, rng=seed).fit(train, weights) for seed in range(4)]
+        for device in ("cpu", "cuda")
+    }
+    cpu, gpu = (np.array([model.score(test)["mse"] for model in models[device]]) for device in ("cpu", "cuda"))
+    spread = np.sqrt((cpu.var(ddof=1) + gpu.var(ddof=1)) / len(cpu))
+    assert abs(cpu.mean() - gpu.mean()) < 5 * spread
+    assert spread < 0.25  # or the line above would say nothing
+    assert not np.allclose(models["cpu"][0].catalogue_.factors, models["cuda"][0].catalogue_.factors)
+
+
+@pytest.mark.parametrize("solver", ["batch", "sequential"])
+def test_same_seed_same_bits(world, solver):
+    train, _, weights = world
+    first, again, other = (
+        HDPMF(epochs=3, solver=solver, device="cuda", rng=seed).fit(train, weights).catalogue_.factors
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_history_validation_and_early_stopping(world):
+    train, test, weights = world
+    seen = []
+    model = HDPMF(epochs=6, learning_rate=0.1, device="cuda", rng=1)
+    model.fit(train, weights, validation=test, callbacks=[lambda record: seen.append(record.validation_mse)])
+    assert [record.epoch for record in model.history_] == [1, 2, 3, 4, 5, 6]
+    assert len(set(seen)) == len(seen) == 6
+    stopped = HDPMF(epochs=30, device="cuda", rng=1, early_stopping=2, learning_rate=0.05)
+    stopped.fit(train, weights, validation=test)
+    best = min(record.validation_mse for record in stopped.history_)
+    assert stopped.score(test)["mse"] == pytest.approx(best, rel=1e-6)
+
+
+def test_running_away_is_noticed(world):
+    with pytest.raises(DivergedError, match="learning rate 50"):
+        MF(epochs=20, learning_rate=50.0, device="cuda", scale_steps=False, rng=0).fit(world[0])
+
+
+def test_noise_once_and_shared_h_are_accepted(world):
+    train, _, weights = world
+    for solver in ("batch", "sequential"):
+        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, device="cuda", rng=0).fit(train, weights)
+        assert np.isfinite(model.catalogue_.factors).all()
+
+
+def test_without_a_gpu_cuda_is_one_clear_line(world, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(devices, "no_gpu", lambda: "there is no NVIDIA driver")
+    with pytest.raises(HdpmfError, match=r"^device='cuda' cannot be used here: there is no NVIDIA driver[^\n]*$"):
+        HDPMF(device="cuda").fit(world[0])
+    HDPMF(device="auto", epochs=1).fit(world[0])
+
+
+def test_estimators_train_on_a_gpu_without_numba():
+    program = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"numba", "llvmlite"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import torch
+import hdpmf.models.device_training as training
+import hdpmf.models.factorization as factorization
+factorization.use_gpu = lambda name: True
+training.gpu = lambda: torch.device("cpu")
+from hdpmf import HDPMF, MF, synthetic_world
+world = synthetic_world(20, 10, 100, rng=0)
+for model in (HDPMF(epochs=2), HDPMF(epochs=2, mechanism="paid"), MF(epochs=2, solver="sequential")):
+    model.fit(world).score(world)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_nothing_imports_torch_until_a_gpu_is_wanted():
+    program = """
+import sys
+from hdpmf import HDPMF, synthetic_world
+HDPMF(epochs=1).fit(synthetic_world(20, 10, 100, rng=0))
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
