@@ -37,6 +37,7 @@ def test_presence_and_hidden_h(call):
 
 def test_a_claim_for_another_view_is_called_so(call):
     result = call("audit", "run", "--method", "hdp-sum", "--view", "messages", "--runs", "20")
+    assert "1 (proved, not for this view)" in result.out
     assert "not made for the view of this audit" in result.out
 
 

@@ -182,7 +182,8 @@ def _world(name: str) -> Ratings:
 def _claimed(result: AuditResult) -> str:
     if result.epsilon_claimed is None:
         return "none"
-    return f"{result.epsilon_claimed:g} ({result.claim_status})"
+    elsewhere = "" if result.claim_covers_view else ", not for this view"
+    return f"{result.epsilon_claimed:g} ({result.claim_status}{elsewhere})"
 
 
 def _print_result(result: AuditResult) -> None:
