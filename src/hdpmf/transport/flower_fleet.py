@@ -28,8 +28,9 @@ with needs("cryptography"):
 
 with needs_flower():
     from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.app.error import Error
     from flwr.app.message import remove_content_from_message
-    from flwr.common.constant import TIMESTAMP_HEADER
+    from flwr.common.constant import TIMESTAMP_HEADER, ErrorCode
     from flwr.common.serde import message_from_proto, message_to_proto
     from flwr.proto.fleet_pb2 import (
         ActivateNodeRequest,
@@ -52,6 +53,7 @@ MESSAGE_TYPE = "query"
 RECORD = "letter"
 FIELD = "data"
 
+_NO_ANSWER = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason="")  # why is the device's own affair
 _GOODBYE_SECONDS = 2.0
 _DEPTH = 8
 _UPLOAD_TRIES = 200
@@ -197,19 +199,21 @@ class Fleet:
         return data
 
     def reply(self, parcel: Parcel, data: bytes | None) -> None:
-        """Answer a letter; with None, only say that it has come."""
+        """Answer a letter; with None, say that there will be no answer, so that nobody waits for one."""
         run = parcel.message.metadata.run_id
         with said_plainly():
-            if data is not None:
-                self._push(run, parcel, data)
+            if data is None:
+                self._push(run, Message(_NO_ANSWER, reply_to=parcel.message))
+            else:
+                record = record_of(data, parcel.message.metadata.group_id)
+                self._push(run, Message(record, reply_to=parcel.message))
             self._client.ConfirmMessageReceived(
                 ConfirmMessageReceivedRequest(
                     node=self._node, run_id=run, message_object_id=parcel.message.metadata.message_id
                 )
             )
 
-    def _push(self, run: int, parcel: Parcel, data: bytes) -> None:
-        message = Message(record_of(data, parcel.message.metadata.group_id), reply_to=parcel.message)
+    def _push(self, run: int, message: Any) -> None:
         with no_object_id_recompute():
             message.metadata.__dict__["_message_id"] = message.object_id
             objects = get_all_nested_objects(message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import ssl
+import time
 import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -103,7 +104,7 @@ def superlink_app(shortest_heartbeat: float) -> Any:
         runtime_dependency_install=False,
     )
     app = create_app(config, SuperLinkLifespan)
-    app.user_middleware = [one for one in app.user_middleware if one.cls.__name__ not in _IDLE]
+    app.user_middleware = [one for one in app.user_middleware if getattr(one.cls, "__name__", "") not in _IDLE]
     return app
 
 
@@ -170,11 +171,18 @@ class Link(HttpGrid):
 
     def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
         """Replies to the messages ``ids`` that have come since; waits up to ``wait`` seconds for one."""
-        # While parts of a reply are still on their way, the bell will not ring for them: ask again soon.
-        self._http.headers["prefer"] = f"wait={_AGAIN if self._incomplete else wait:g}"
+        if self._incomplete:
+            # Parts of a reply are still on their way, and the bell will not ring for them: ask again soon.
+            time.sleep(_AGAIN)
+            wait = 0.0
+        # To a question for a message that was answered already Flower makes up an error.
+        begun = {message.metadata.reply_to_message_id for message, _ in self._incomplete}
+        open_ids = [name for name in ids if name not in begun]
+        self._http.headers["prefer"] = f"wait={wait:g}"
         with said_plainly():
-            answer = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=list(ids)))
-            self._incomplete += zip(answer.messages_list, answer.message_object_trees, strict=True)
+            if open_ids:
+                answer = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=open_ids))
+                self._incomplete += zip(answer.messages_list, answer.message_object_trees, strict=True)
             complete: list[Answered] = []
             self._incomplete = [one for one in self._incomplete if not self._fetched(*one, complete)]
         return complete

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
-_SLACK = 30.0  # a letter outlives its exchange by so much, or the clocks' difference could cut it short
+_SLACK = 1.0  # a letter outlives its exchange by so much, so that a reply at the last moment still counts
 
 
 class Engine(Protocol):

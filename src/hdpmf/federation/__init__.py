@@ -1,0 +1,1 @@
+"""Both sides on one machine, for people who own both: simulation and demonstration."""

@@ -1,0 +1,147 @@
+"""A recommender and devices as separate processes on this machine, which start together and end together.
+
+Every process gets a pipe from this one as its standard input and ends when that closes. So nothing is left behind
+after an error, Ctrl-C or ``kill -9`` of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.transport.extras import quiet_environment
+
+STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process that we started.
+
+    Attributes:
+        name: What it is called here.
+        process: The process.
+        log: Where it writes.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "it said nothing"
+
+
+class Deployment:
+    """Use as a context: on the way out, however that comes about, every process is ended.
+
+    Args:
+        logs: Folder for one log per process.
+        environment: Added to this process's environment for all of them.
+    """
+
+    def __init__(self, logs: Path, environment: dict[str, str] | None = None) -> None:
+        self._logs = logs
+        self._environment = {**quiet_environment(), **(environment or {})}
+        self._children: dict[str, Child] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.stop_all()
+
+    def start(self, name: str, module: str, *arguments: str) -> Child:
+        """Run ``python -m module arguments``; a name can be used again once its process has ended.
+
+        Raises:
+            StorageError: The log cannot be written.
+        """
+        held = self._children.get(name)
+        if held is not None and held.running:
+            raise ConfigError(f"{name} runs already")
+        if held is not None:
+            _release(held)
+        log = self._logs / f"{name}.log"
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise StorageError(f"could not write {log}: {error.strerror}") from error
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+                [sys.executable, "-m", "hdpmf.federation.supervised", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
+            )
+        finally:
+            os.close(output)
+        child = Child(name, process, log)
+        self._children[name] = child
+        return child
+
+    def child(self, name: str) -> Child:
+        """A process by its name, running or not."""
+        return self._children[name]
+
+    def check(self) -> None:
+        """FederationError if a process has failed, with the last line of its log."""
+        for child in self._children.values():
+            if child.process.poll() not in (None, 0):
+                raise FederationError(
+                    f"{child.name} ended with status {child.process.returncode}: {child.last_words()} "
+                    f"(log: {child.log})"
+                )
+
+    def kill(self, name: str) -> None:
+        """``kill -9``, for tests of what survives it."""
+        child = self._children[name]
+        child.process.kill()
+        child.process.wait()
+
+    def stop(self, name: str) -> None:
+        """End one process in order."""
+        self._stop([self._children[name]])
+
+    def stop_all(self) -> None:
+        """End every process: asked first, all at once, and then made to. May be called twice."""
+        self._stop(list(self._children.values()))
+
+    def _stop(self, children: list[Child]) -> None:
+        for child in children:
+            if child.running:
+                child.process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + STOP_SECONDS
+        for child in children:
+            try:
+                child.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+            _release(child)
+
+
+def _release(child: Child) -> None:
+    if child.process.stdin is not None:
+        child.process.stdin.close()

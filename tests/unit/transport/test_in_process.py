@@ -1,0 +1,69 @@
+"""The network inside one process keeps every transport's promises, and a few of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from transport_contract import MAX_BYTES, Network, ScriptedDevice, TransportContract
+
+from hdpmf.transport import InProcessNetwork
+
+NAMES = ("aa", "bb")
+
+
+class TestInProcess(TransportContract):
+    @pytest.fixture
+    def network(self) -> Iterator[Network]:
+        answers = {name: ScriptedDevice(name) for name in NAMES}
+        transport = InProcessNetwork(answers, threads=2, max_bytes=MAX_BYTES)
+        yield Network(transport, NAMES, second=0.1)
+        transport.close()
+        transport.close()
+
+
+def _one_by_one(**options: object) -> Network:
+    return Network(InProcessNetwork({name: ScriptedDevice(name) for name in NAMES}, **options), NAMES)  # type: ignore[arg-type]
+
+
+def test_without_threads_devices_answer_in_the_order_of_the_letters():
+    network = _one_by_one()
+    for order in (NAMES, NAMES[::-1]):
+        arrivals = network.transport.exchange(dict.fromkeys(order, b"name"), 10.0)
+        assert [one.device for one in arrivals] == list(order)
+
+
+def test_without_threads_the_deadline_counts_between_devices():
+    network = _one_by_one()
+    assert network.ask({"aa": b"sleep 0.3 late", "bb": b"echo x"}, deadline=0.1) == {}
+    assert network.ask({"bb": b"count"}) == {"bb": b"1"}  # it was not even asked
+
+
+def test_without_threads_a_failing_or_wordy_device_is_silent():
+    network = _one_by_one(max_bytes=100)
+    assert network.ask({"aa": b"fail", "bb": b"long 101"}) == {}
+
+
+def test_lost_letters_are_not_answered_and_lost_replies_do_not_arrive():
+    asked: list[str] = []
+
+    def lost(name: str) -> bool:
+        asked.append(name)
+        return len(asked) in (1, 3)
+
+    network = _one_by_one(lost=lost)
+    assert network.ask({"aa": b"count"}) == {}  # the letter
+    assert network.ask({"aa": b"count"}) == {}  # the reply
+    assert network.ask({"aa": b"count"}) == {"aa": b"2"}
+
+
+def test_devices_come_and_go():
+    transport = InProcessNetwork({})
+    network = Network(transport, NAMES)
+    assert transport.present() == frozenset()
+    transport.attach("aa", ScriptedDevice("aa"))
+    assert transport.present() == {"aa"}
+    assert network.ask_both(b"name") == {"aa": b"aa"}
+    transport.detach("aa")
+    transport.detach("aa")
+    assert network.ask_both(b"name") == {}
