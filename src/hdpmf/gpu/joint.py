@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hdpmf.gpu.columns import Runs
 from hdpmf.gpu.orders import Levels, Queues, begins, shuffled
-from hdpmf.gpu.table import Table, engine_for
+from hdpmf.gpu.table import Table, engine_for, of_view
 
 _PLACES_AT_A_TIME = 100_000_000
 """Orders are cut into levels many at a time, until they have so many ratings: each is the work of one program."""
@@ -38,7 +38,7 @@ class JointSolver:
         self._engine = engine or engine_for(table.users.device)
         self._seed = seed
         self.raters = table.counts(table.items, table.n_items)
-        self._views = [_of_view(table, view) for view in range(table.n_views)]
+        self._views = [of_view(table, view) for view in range(table.n_views)]
         self._levels = self._all_levels(epochs)
 
     def epoch(self, U: Tensor, V: Tensor, runs: Runs, rates: Tensor) -> None:
@@ -91,15 +91,6 @@ class JointSolver:
             items=torch.cat([view.items[place] for view, place in taken]),
             target=torch.cat([view.target[0, place] for view, place in taken]),
         )
-
-
-def _of_view(table: Table, view: int) -> Table:
-    """The ratings of one view as a table of their own."""
-    target = table.target[min(view, len(table.target) - 1)]
-    if table.members is None:
-        return Table(table.users, table.items, target[None], table.n_users, table.n_items)
-    member = (table.members >> view & 1).bool()
-    return Table(table.users[member], table.items[member], target[member][None], table.n_users, table.n_items)
 
 
 def _cumulated(counts: Tensor) -> Tensor:

@@ -50,6 +50,15 @@ class Table:
         )
 
 
+def of_view(table: Table, view: int) -> Table:
+    """The ratings of one view as a table of their own."""
+    target = table.target[min(view, len(table.target) - 1)]
+    if table.members is None:
+        return Table(table.users, table.items, target[None], table.n_users, table.n_items)
+    member = (table.members >> view & 1).bool()
+    return Table(table.users[member], table.items[member], target[member][None], table.n_users, table.n_items)
+
+
 def engine_for(device: torch.device) -> ModuleType:
     """The engine for tensors on ``device``."""
     if device.type == "cpu":

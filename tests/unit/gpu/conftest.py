@@ -24,3 +24,12 @@ def engine(request: pytest.FixtureRequest):
     from hdpmf.gpu import torch_engine, triton_engine
 
     return {"torch": torch_engine, "triton": triton_engine}[request.param]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Small tensors on a shared machine: more threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

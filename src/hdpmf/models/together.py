@@ -1,0 +1,209 @@
+"""Many factorizations fitted at once on a GPU: a grid of learning rates and regularisations, folds, seeds.
+
+What can share a launch does: models with the same K, solver, kind of noise, seed and number of epochs, over the union
+of their training ratings. What a model becomes does not depend on the learning rates and regularisations beside it. In
+``sequential`` its order of ratings is drawn over the union: a uniform order of its own ratings, though not the one that
+it would have alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdpmf.errors import DivergedError
+from hdpmf.gpu.device import gpu
+from hdpmf.models.device_training import cell_of, recipe_of
+from hdpmf.models.entry import Entry, enter, first_factors
+from hdpmf.models.factorization import Factorization
+from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Plan
+from hdpmf.ratings import Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.shard import Devices
+
+if TYPE_CHECKING:
+    from hdpmf.gpu.table import Table
+    from hdpmf.gpu.training import Training
+
+_FACTORS_AT_A_TIME = 1 << 30
+"""Numbers in the factors of models that are trained at a time; segments' sums take about as many again."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Fit:
+    """A model to be fitted.
+
+    Attributes:
+        model: The model; not fitted yet.
+        train: Ratings to learn from. Models that share a table object share the work of preparing it.
+        weights: Privacy weights, or None for 1.
+    """
+
+    model: Factorization
+    train: Ratings
+    weights: PrivacyWeights | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What became of one of the models.
+
+    Attributes:
+        number: Its position among those that were given.
+        seconds: Its share of the time.
+        error: Why it could not be fitted, or None.
+    """
+
+    number: int
+    seconds: float
+    error: DivergedError | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Prepared:
+    number: int
+    fit: Fit
+    plan: Plan
+    entry: Entry
+    weights: PrivacyWeights
+    seed: int
+
+
+def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
+    """Fit models on the GPU, as many at once as go together; yields each one when it is done."""
+    groups: dict[Any, list[_Prepared]] = {}
+    entries: dict[Any, Entry] = {}
+    for number, fit in enumerate(fits):
+        one = _prepare(number, fit, entries)
+        model, mechanism = fit.model, fit.model._mechanism()
+        recipe = recipe_of(one.plan, mechanism, one.entry.budget is not None, model._h_per_item(), model.solver)
+        key = (recipe, one.seed, one.plan.epochs, id(fit.train.users), id(fit.train.items))
+        groups.setdefault(key, []).append(one)
+    for (recipe, *_), group in groups.items():
+        for part in _fitting(group):
+            yield from _train(recipe, part)
+
+
+def _prepare(number: int, fit: Fit, entries: dict[Any, Entry]) -> _Prepared:
+    model = fit.model
+    model._check_params(None)
+    mechanism, seed = model._mechanism(), seed_of(model.rng)
+    plan = model._plan(fit.train, mechanism)
+    weights = PrivacyWeights.uniform(fit.train) if fit.weights is None else fit.weights
+    # What enters does not depend on learning rate or regularisation, so a grid does it once.
+    key = (id(fit.train), id(fit.weights), mechanism, plan.epsilon, seed)
+    if key not in entries:
+        entries[key] = enter(fit.train, weights, mechanism, plan, seed)
+    return _Prepared(number, fit, plan, entries[key], weights, seed)
+
+
+def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
+    """Parts of a group that are small enough: few enough views for a word of bits, and factors that fit."""
+    from hdpmf.gpu.columns import padded
+    from hdpmf.gpu.table import MAX_VIEWS
+
+    first = group[0]
+    rows = first.fit.train.n_users + first.fit.train.n_items
+    at_a_time = max(1, _FACTORS_AT_A_TIME // (rows * padded(first.plan.n_factors)))
+    part: list[_Prepared] = []
+    for one in sorted(group, key=lambda one: id(one.entry)):
+        views = {id(other.entry) for other in (*part, one)}
+        if part and (len(views) > MAX_VIEWS - 1 or len(part) >= at_a_time):
+            yield part
+            part = []
+        part.append(one)
+    yield part
+
+
+def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
+    import torch
+
+    from hdpmf.gpu.training import Training
+
+    begin = time.perf_counter()
+    entries = {id(one.entry): (view, one) for view, one in enumerate({id(one.entry): one for one in part}.values())}
+    table = _union([one for _, one in entries.values()], gpu())
+    cells = [
+        cell_of(one.plan, one.fit.model._mechanism(), one.entry.budget, one.seed, entries[id(one.entry)][0])
+        for one in part
+    ]
+    training = Training(table, recipe, cells, *first_factors(part[0].fit.train, part[0].plan, part[0].seed))
+    training.finish()
+    finite = torch.isfinite(training.V.sum(dim=(0, 2))).tolist()
+    seconds = (time.perf_counter() - begin) / len(part)
+    states: dict[int, Devices] = {}
+    for run, one in enumerate(part):
+        if not finite[run]:
+            rate = one.plan.learning_rate
+            message = f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
+            yield Fitted(one.number, seconds, DivergedError(message))
+            continue
+        _set_state(one, training, run, cells[run].view, table, states)
+        yield Fitted(one.number, seconds)
+
+
+def _set_state(
+    one: _Prepared, training: Training, run: int, view: int, table: Table, states: dict[int, Devices]
+) -> None:
+    from hdpmf.gpu.ridge import constrained_ridges
+    from hdpmf.gpu.table import of_view
+
+    train, model, K = one.fit.train, one.fit.model, one.plan.n_factors
+    if model._mechanism().sends_fitted_vectors:
+        vectors = training.vectors(run)
+    else:
+        factors = training.V[:, run, :K]
+        vectors = constrained_ridges(of_view(table, view), factors, one.plan.reg).cpu().numpy()
+    if id(train) not in states:
+        states[id(train)] = Devices.after_training(train, vectors, np.empty(0), np.empty(0))
+    model.devices_ = replace(
+        states[id(train)],
+        vectors=vectors,
+        beta=one.weights.for_users(train.users),
+        gamma=one.weights.for_items(train.items),
+    )
+    raters = training.raters[view].cpu().numpy()
+    model.catalogue_ = Catalogue(train.items, training.factors(run), raters, train.scale, train.item_table)
+    model.history_ = ()
+
+
+def _union(views: list[_Prepared], device: Any) -> Table:
+    """One table of all ratings that take part in any view, with each view's targets."""
+    import torch
+
+    from hdpmf.gpu.table import Table
+
+    n_users, n_items = views[0].fit.train.n_users, views[0].fit.train.n_items
+    keys = []
+    for one in views:
+        train, kept = one.fit.train, one.entry.kept
+        users, items = (codes if kept is None else codes[kept] for codes in (train.user_codes, train.item_codes))
+        keys.append(torch.from_numpy(users.astype(np.int64) * n_items + items).to(device))
+    union = torch.unique(torch.cat(keys))
+    shape = (len(views), len(union))
+    target = torch.zeros(shape, device=device)
+    weighted = any(one.entry.coefficient is not None for one in views)
+    coefficient = torch.ones(shape, device=device) if weighted else None
+    members = torch.zeros(len(union), dtype=torch.int32, device=device)
+    for view, (one, key) in enumerate(zip(views, keys, strict=True)):
+        places = torch.searchsorted(union, key)
+        target[view, places] = torch.from_numpy(one.entry.target.astype(np.float32)).to(device)
+        if coefficient is not None and one.entry.coefficient is not None:
+            coefficient[view, places] = torch.from_numpy(one.entry.coefficient.astype(np.float32)).to(device)
+        members[places] |= 1 << view
+    return Table(
+        users=(union // n_items).int(),
+        items=(union % n_items).int(),
+        target=target,
+        n_users=n_users,
+        n_items=n_items,
+        coefficient=coefficient,
+        members=members if len(views) > 1 else None,
+        n_views=len(views),
+    )

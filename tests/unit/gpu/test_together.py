@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gpu_worlds import relative
+
+from hdpmf import PrivacySpec, synthetic_world
+from hdpmf.errors import DivergedError
+from hdpmf.models import make_model
+from hdpmf.models.together import Fit, fit_together
+
+
+@pytest.fixture(autouse=True)
+def _pretend(monkeypatch, device):
+    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
+    monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
+
+
+@pytest.fixture(scope="module")
+def world():
+    ratings = synthetic_world(40, 25, 500, rng=3)
+    return ratings, PrivacySpec.paper().draw(ratings, rng=1)
+
+
+def test_a_grid_is_its_cells(world):
+    """Over the same ratings, batch models fitted together are the models fitted alone, to the last bit."""
+    ratings, weights = world
+    given = [
+        {"name": name, "learning_rate": rate, "reg": reg, "epochs": 3, "rng": 7, "n_factors": 3}
+        for name in ("hdpmf", "hdpmf-w", "mf")
+        for rate, reg in ((0.05, 0.01), (0.01, 0.1))
+    ]
+    models = [make_model(**one) for one in given]
+    done = list(fit_together([Fit(model, ratings, weights) for model in models]))
+    assert sorted(one.number for one in done) == list(range(len(models)))
+    assert all(one.error is None for one in done)
+    for one, model in zip(given, models, strict=True):
+        alone = make_model(**one, device="cuda").fit(ratings, weights)
+        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-6
+        assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-6
+        assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "dpmf", "mf", "hdpmf-paid"])
+def test_folds_beside_each_other_are_the_folds_alone(world, name):
+    """Without noise: which ratings a fold has, what it samples and how many rate an item is its own affair."""
+    ratings, weights = world
+    folds = list(ratings.k_fold(3, rng=1))
+    params = {"learning_rate": 0.05, "epochs": 2, "epsilon": 1e12, "rng": 3, "n_factors": 3}
+    models = [make_model(name, **params) for _ in folds]
+    for one in fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]):
+        assert one.error is None
+    for model, (train, validation) in zip(models, folds, strict=True):
+        alone = make_model(name, **params, device="cuda").fit(train, weights)
+        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
+        assert np.array_equal(model.catalogue_.raters, alone.catalogue_.raters)
+        assert model.score(validation) == pytest.approx(alone.score(validation), rel=1e-4)
+        assert model.recommend(ratings.users.ids[0], 3)
+
+
+@pytest.mark.parametrize("name", ["hdpmf", "mf"])
+def test_sequential_folds_learn(world, name):
+    ratings, weights = world
+    folds = list(ratings.k_fold(2, rng=1))
+    params = {"learning_rate": 0.02, "epochs": 10, "epsilon": 1e9, "rng": 3, "solver": "sequential"}
+    models = [make_model(name, **params) for _ in folds]
+    list(fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]))
+    for model, (train, validation) in zip(models, folds, strict=True):
+        cpu = make_model(name, **params).fit(train, weights)
+        assert model.score(validation)["mse"] == pytest.approx(cpu.score(validation)["mse"], rel=0.15)
+
+
+def test_one_that_runs_away_leaves_the_others_alone(world):
+    ratings, _ = world
+    models = [make_model("mf", learning_rate=rate, epochs=20, rng=0, scale_steps=False) for rate in (50.0, 0.001)]
+    done = {one.number: one.error for one in fit_together([Fit(model, ratings) for model in models])}
+    assert isinstance(done[0], DivergedError)
+    assert done[1] is None
+    assert np.isfinite(models[1].catalogue_.factors).all()
+
+
+def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
+    ratings, weights = world
+    monkeypatch.setattr("hdpmf.gpu.table.MAX_VIEWS", 3)
+    monkeypatch.setattr("hdpmf.models.together._FACTORS_AT_A_TIME", 65 * 4 * 3)
+    folds = [train for train, _ in ratings.k_fold(4, rng=1)]
+    models = [make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg) for reg in (0.1, 0.2) for _ in folds]
+    fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]
+    assert sorted(one.number for one in fit_together(fits)) == list(range(8))
+    assert all(model.catalogue_.factors.shape == (25, 3) for model in models)
