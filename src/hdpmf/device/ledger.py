@@ -45,6 +45,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         status: What that number is worth.
         action: What happened.
         words: In plain English.
+        rounds: Rounds that were agreed to.
+        factors: Length of the vectors, where there are any.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         ratings: How many ratings paid.
         paid: What they paid together.
@@ -59,6 +61,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     status: Standing
     action: Action
     words: str
+    rounds: int = 1
+    factors: int = 10
     at: str = ""
     ratings: int = 0
     paid: float = 0.0
@@ -194,15 +198,11 @@ class Ledger:
 
     def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
         """Weights as they are in the store now, whatever table the caller holds."""
-        betas, gammas = self._rated.betas(), self._rated.gammas()
-        own = {(one.user, one.item): one.weight for one in self._rated.records()}
-        found = []
-        for pair in zip(users, items, strict=True):
-            if pair not in own:
-                raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
-            weight = own[pair]
-            found.append(betas[pair[0]] * gammas.get(pair[1], 1.0) if weight is None else weight)
-        return np.array(found)
+        own = {(one.user, one.item): one.weight for one in self._rated.weighed()}
+        try:
+            return np.array([own[pair] for pair in zip(users, items, strict=True)], np.float64)
+        except KeyError:
+            raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged") from None
 
     def _spent_by(self, ratings: Ratings) -> np.ndarray:
         return self._look_up(ratings, self._sums("pair"))

@@ -67,6 +67,7 @@ class PinnedRoster:
     Attributes:
         roster: Their public keys.
         users: Users behind each.
+        n_users: Users in all.
     """
 
     def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
@@ -74,18 +75,32 @@ class PinnedRoster:
         self.users = tuple(int(one) for one in users)
         if len(self.users) != len(self.roster) or not all(1 <= one < _MOST_USERS for one in self.users):
             raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
+        self.n_users = sum(self.users)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PinnedRoster:
-        """What ``to_bytes`` wrote."""
-        return cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+        """What ``bytes_of`` wrote; thousands of simulated devices in one process share one."""
+        digest = sha256(data).digest()
+        found = _ROSTERS.get(digest)
+        if found is None:
+            found = _ROSTERS[digest] = cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+        return found
 
-    def to_bytes(self) -> bytes:
-        """For the device's file."""
-        return msgspec.msgpack.encode((self.roster.keys, self.users))
+    @staticmethod
+    def bytes_of(keys: Sequence[bytes], users: Sequence[int]) -> bytes:
+        """A roster as it is kept in the device's file."""
+        return msgspec.msgpack.encode((keys, users))
+
+    @property
+    def n_users(self) -> int:
+        """Users behind all of them."""
+        return sum(self.users)
 
     def __len__(self) -> int:
         return len(self.roster)
 
     def __repr__(self) -> str:
         return f"PinnedRoster({len(self)} devices)"
+
+
+_ROSTERS: WeakValueDictionary[bytes, PinnedRoster] = WeakValueDictionary()

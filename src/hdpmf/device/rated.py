@@ -131,6 +131,16 @@ class RatedItems:
         rows = self._database.execute("SELECT tag, sealed FROM ratings")
         return sorted((self._record(tag, sealed) for tag, sealed in rows), key=lambda one: (one.user, one.item))
 
+    def weighed(self) -> list[Record]:
+        """All ratings, each with its weight, be it its own or the product of its user's and its item's."""
+        betas, gammas = self.betas(), self.gammas()
+        return [
+            one
+            if one.weight is not None
+            else msgspec.structs.replace(one, weight=betas[one.user] * gammas.get(one.item, 1.0))
+            for one in self.records()
+        ]
+
     def count(self) -> int:
         """How many ratings there are."""
         return int(self._database.execute("SELECT count(*) FROM ratings")[0][0])

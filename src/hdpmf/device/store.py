@@ -33,8 +33,8 @@ from hdpmf.ratings import Ratings
 from hdpmf.secure_sum import DeviceIdentity
 
 _IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users", "catalogue", "roster"
-MODEL = "model"
-"""Under this name of `put` the agent keeps the model and the user vectors (see ``local_model``)."""
+MODEL, OPEN_RUNS = "model", "open runs"
+"""Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
 
 
@@ -57,6 +57,7 @@ class DeviceStore:
         self._runs = Runs(database, vault)
         self.ledger = Ledger(database, vault, self._rated, lambda: self.policy)
         self._pinned: PinnedCatalogue | None = None
+        self._roster: PinnedRoster | None = None
         self._table: RatedTable | None = None
         self._read_at: tuple[int, ...] = ()
 
@@ -209,8 +210,8 @@ class DeviceStore:
         return self._rated.count()
 
     def records(self) -> list[Record]:
-        """All ratings in the store, with or without a catalogue. For this device's owner only."""
-        return self._rated.records()
+        """All ratings in the store with their weights, with or without a catalogue. For this device's owner only."""
+        return self._rated.weighed()
 
     def pin_catalogue(self, table: CatalogueTable) -> str:
         """Pin the item table; its fingerprint. The same one may come again, another may not.
@@ -261,17 +262,23 @@ class DeviceStore:
             SecureSumError: It is no roster, or this device is not on it.
             ProtocolError: It says something else about this device than this device does.
         """
-        found = PinnedRoster(keys, users)
+        data = PinnedRoster.bytes_of(keys, users)
+        found = PinnedRoster.from_bytes(data)
         if found.users[found.roster.place(self.identity.public)] != self.users:
             raise ProtocolError(
                 f"the roster has another number of users for this device, which speaks for {self.users}"
             )
-        self._settings.set(_ROSTER, found.to_bytes())
+        if self._database.in_memory:
+            self._roster = found  # as with the item table: thousands of simulated devices need not hold a copy each
+        else:
+            self._settings.set(_ROSTER, data)
         return found
 
     @property
     def roster(self) -> PinnedRoster | None:
         """The pinned roster."""
+        if self._database.in_memory:
+            return self._roster
         data = self._settings.get(_ROSTER)
         return None if data is None else PinnedRoster.from_bytes(data)
 
@@ -316,7 +323,7 @@ class DeviceStore:
         """
         with self.transaction():
             self._runs.clear()
-            self._settings.drop(_OWN + MODEL, *([_CATALOGUE] if model else []))
+            self._settings.drop(_OWN + MODEL, _OWN + OPEN_RUNS, *([_CATALOGUE] if model else []))
             self._table = None
             if model:
                 self._pinned = None
