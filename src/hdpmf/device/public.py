@@ -91,11 +91,6 @@ class PinnedRoster:
         """A roster as it is kept in the device's file."""
         return msgspec.msgpack.encode((keys, users))
 
-    @property
-    def n_users(self) -> int:
-        """Users behind all of them."""
-        return sum(self.users)
-
     def __len__(self) -> int:
         return len(self.roster)
 
