@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from hdpmf.device.methods import mechanism_of
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.device_features import device_features
-from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy
+from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.shard.device_fit import devices_after, ratings_by_user
 from hdpmf.shard.devices import Devices
@@ -122,7 +123,7 @@ def _after_facts(store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFact
 def _after_rounds(store: DeviceStore, model: LocalModel, plan: Plan, last: Round) -> _Ready:
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     ratings, weights = store.ratings(), store.weights()
-    mechanism, factors, trained = MECHANISMS[plan.mechanism](), last.item_factors, last.raters > 0
+    mechanism, factors, trained = mechanism_of(model.method), last.item_factors, last.raters > 0
     vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
     codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
     here = codes >= 0

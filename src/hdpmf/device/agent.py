@@ -1,0 +1,291 @@
+"""The device answers a recommender: every letter gets a reply, and everything that matters is on the disk before it.
+
+Whatever comes is checked here against what the device's owner has agreed to (policy), what was agreed on before (terms,
+plan, pinned item table and roster) and what ratings have left (ledger). What does not fit is refused with one word and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hdpmf.device.declined import DeclinedError, reason_of
+from hdpmf.device.local_model import LocalModel, keep_model
+from hdpmf.device.outbox import pack, request_tag, sealed, unpack
+from hdpmf.device.paying import charge, check_policy
+from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open
+from hdpmf.device.session import Outcome, Session, Setup
+from hdpmf.device.store import DeviceStore
+from hdpmf.device.survey import SurveySession
+from hdpmf.device.training import TrainingSession
+from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy.released import Noise, ReleasedNoise, require_released
+from hdpmf.protocol import (
+    Accepted,
+    Call,
+    CatalogueTable,
+    Here,
+    ItemFacts,
+    Letter,
+    Message,
+    Opening,
+    Plan,
+    Ready,
+    Refusal,
+    Reply,
+    Round,
+    Survey,
+    Terms,
+    decode,
+    encode,
+)
+from hdpmf.protocol.federation import RUN_BYTES, Reason
+from hdpmf.protocol.wire import MAX_BYTES
+from hdpmf.shard.outgoing import compose
+
+_NO_RUN = bytes(RUN_BYTES)
+_ONE_ROUND = ("hdp-sum", "hdp-bit")
+
+
+def _no_log(line: str) -> None:
+    """Nobody wants to know."""
+
+
+class DeviceAgent:
+    """Answers one recommender from a store. Two agents may share a store, for two recommenders; a lock is in each.
+
+    Args:
+        store: The device's store, opened for serving.
+        recommender: Whom it answers, for the ledger.
+        noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
+        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real device.
+        seed: Of the first user vectors, for simulation; by default every run has its own.
+        log: Told what was refused and why, in lines for this device's owner. They hold no rating.
+    """
+
+    def __init__(
+        self,
+        store: DeviceStore,
+        *,
+        recommender: str = "recommender",
+        noise: Noise | None = None,
+        simulation: bool = False,
+        seed: int | None = None,
+        log: Callable[[str], None] = _no_log,
+    ) -> None:
+        drawn = ReleasedNoise() if noise is None else noise
+        if seed is not None and not simulation:
+            raise PrivacyError("a seed is for simulation; a real device draws its own")
+        self._setup = Setup(
+            store=store,
+            noise=drawn if simulation else require_released(drawn),
+            simulation=simulation,
+            seed=seed,
+            workers=Workers(1),
+            recommender=recommender,
+        )
+        self._store = store
+        self._log = log
+        self._lock = threading.Lock()
+        self._sessions: dict[bytes, Session] = {}
+        self.model: LocalModel | None = None
+        """The last finished run, in simulation; otherwise it is in the store."""
+
+    def __repr__(self) -> str:
+        return f"DeviceAgent({self._store!r})"
+
+    def answer(self, data: bytes) -> bytes:
+        """The reply to a letter. Whatever comes in, a reply goes out and nothing is raised but by a broken program."""
+        with self._lock:
+            letter: Letter | None = None
+            try:
+                letter = _opened(data)
+                return self._sum(letter) if letter.part == "sum" else self._job(letter, data)
+            except HdpmfError as error:
+                reason = reason_of(error)
+                self._log(f"refused ({reason}): {error}")
+                if letter is not None:
+                    self._forget_half_done(letter.run)
+                return _refusal(letter, reason)
+
+    def _job(self, letter: Letter, data: bytes) -> bytes:
+        message = decode(letter.body)
+        match message:
+            case Call():
+                state = self._state(letter.run)
+                run, number = (None, 0) if state is None or state.terms is None else (letter.run, state.number)
+                here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
+                return sealed(letter.run, letter.number, here)
+            case CatalogueTable():
+                self._store.pin_catalogue(message)
+                return sealed(letter.run, letter.number, compose(Accepted))
+            case Terms() | Plan() | Opening() | Round() | Survey() | ItemFacts():
+                return self._step(letter, message, request_tag(data))
+            case _:
+                raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
+
+    def _step(self, letter: Letter, message: Message, tag: bytes) -> bytes:
+        """A message that brings a run forward; an exact repeat gets the reply that was given."""
+        _check_number(letter, message)
+        session = self._session(letter.run)
+        if session is not None and letter.number <= session.state.number:
+            before = self._store.reply_to(letter.run, letter.number, tag)
+            if before is not None:
+                return self._repeated(session, letter, unpack(before))
+        if session is not None and session.state.over:
+            raise ProtocolError("refused: this run is over")
+        if isinstance(message, Terms):
+            if session is not None:
+                raise ProtocolError("refused: terms are agreed on once in a run")
+            session, outcome = self._agree(letter, message)
+        else:
+            session = session or self._only_model(letter.run, message)
+            outcome = session.take(message, letter.body)
+        self._commit(session, letter, tag, outcome)
+        return sealed(letter.run, letter.number, outcome.message)
+
+    def _agree(self, letter: Letter, terms: Terms) -> tuple[Session, Outcome]:
+        store = self._store
+        check_policy(store.policy, terms)
+        if terms.catalogue != store.fingerprint:
+            raise ProtocolError("refused: the terms are about another item table than the pinned one")
+        roster = store.roster
+        if roster is None and terms.view == "sums":
+            raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
+        if roster is not None and terms.users > roster.n_users:
+            raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
+        self._make_room()
+        kind = SurveySession if terms.method in _ONE_ROUND else TrainingSession
+        session = kind(self._setup, letter.run, self._new_state(letter.body))
+        return session, Outcome(compose(Accepted))
+
+    def _only_model(self, run: bytes, message: Message) -> Session:
+        """A session for a device that was no part of a run and gets its result."""
+        if not isinstance(message, Plan | ItemFacts):
+            raise ProtocolError("refused: no terms were agreed on for this run")
+        kind = SurveySession if isinstance(message, ItemFacts) else TrainingSession
+        self._make_room()
+        return kind(self._setup, run, self._new_state(None))
+
+    def _new_state(self, terms: bytes | None) -> RunState:
+        return RunState(recommender=self._setup.recommender, terms=terms)
+
+    def _repeated(self, session: Session, letter: Letter, message: Message) -> bytes:
+        """The same reply again. That numbers are ready is said only while they are."""
+        if isinstance(message, Ready):
+            if session.state.summed >= letter.number:
+                raise DeclinedError("secure-sum", "the numbers of this job are in a sum already")
+            if session.sum is None and letter.number == 0:
+                session.revive()
+            if session.sum is None or session.sum.number != letter.number:
+                raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
+        return sealed(letter.run, letter.number, message)
+
+    def _commit(self, session: Session, letter: Letter, tag: bytes, outcome: Outcome) -> None:
+        """Everything that follows from a message, in one transaction, before the reply leaves."""
+        store, state = self._store, session.state
+        with store.transaction():
+            if outcome.entry is not None and outcome.pays is not None:
+                charge(store, outcome.entry, *outcome.pays)
+            elif outcome.entry is not None:
+                store.ledger.note(outcome.entry)
+            if outcome.model is not None and not self._setup.simulation:
+                keep_model(store, outcome.model)
+            if session.run not in self._sessions or state.over:
+                runs = [run for run in open_runs(store) if run != session.run]
+                set_open(store, runs if state.over else [*runs, session.run])
+            session.save()
+            store.put_reply(letter.run, letter.number, tag, pack(outcome.message))
+        session.touched = False
+        self._sessions[session.run] = session
+        self.model = outcome.model or self.model
+
+    def _sum(self, letter: Letter) -> bytes:
+        session = self._session(letter.run)
+        if session is None or session.state.over:
+            raise ProtocolError("refused: there is no such run here")
+        if session.state.summed < letter.number == 0 and session.sum is None:
+            session.revive()
+        if session.sum is None or session.sum.number != letter.number:
+            raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
+
+        def vector_leaves() -> None:
+            entry = session.summed(letter.number)
+            with self._store.transaction():
+                self._store.ledger.note(entry)
+                session.save()
+            session.touched = False
+
+        body = session.sum.answer(self._store, letter.body, vector_leaves)
+        return encode(compose(Reply, run=letter.run, number=letter.number, part="sum", body=body))
+
+    def _session(self, run: bytes) -> Session | None:
+        """The run's session, made anew from the store after a restart."""
+        found = self._sessions.get(run)
+        if found is None:
+            saved = self._store.load_state(run)
+            if saved is None:
+                return None
+            state = read_state(saved)
+            if state.recommender != self._setup.recommender:
+                raise ProtocolError("refused: this run was agreed on with another recommender")
+            terms = None if state.terms is None else decode(state.terms)
+            one_round = isinstance(terms, Terms) and terms.method in _ONE_ROUND
+            found = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
+                self._setup, run, state, saved
+            )
+        return found
+
+    def _state(self, run: bytes) -> RunState | None:
+        session = self._session(run)
+        return None if session is None else session.state
+
+    def _forget_half_done(self, run: bytes) -> None:
+        """What the store has holds; a session that went further in memory is made anew from it."""
+        session = self._sessions.get(run)
+        if session is not None and session.touched:
+            del self._sessions[run]
+
+    def _make_room(self) -> None:
+        """Terms cost nothing, so that those that never led to anything make place for others."""
+        runs = open_runs(self._store)
+        if len(runs) < MAX_OPEN:
+            return
+        for run in runs:
+            saved = self._store.load_state(run)
+            if saved is None or not read_state(saved).charged:
+                with self._store.transaction():
+                    self._store.drop_state(run)
+                    set_open(self._store, [one for one in runs if one != run])
+                self._sessions.pop(run, None)
+                return
+        raise DeclinedError("busy", f"{len(runs)} runs are under way here")
+
+
+def _opened(data: bytes) -> Letter:
+    if len(data) > MAX_BYTES:
+        raise ProtocolError(f"a letter of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
+    letter = decode(data)
+    if not isinstance(letter, Letter):
+        raise ProtocolError(f"a {type(letter).__name__} came without a letter")
+    return letter
+
+
+def _check_number(letter: Letter, message: Message) -> None:
+    match message:
+        case Round():
+            right = letter.number == message.number
+        case ItemFacts():
+            right = letter.number <= 1
+        case _:
+            right = letter.number == 0
+    if not right:
+        raise ProtocolError(f"refused: the letter is of job {letter.number}, the {type(message).__name__} is not")
+
+
+def _refusal(letter: Letter | None, reason: Reason) -> bytes:
+    run, number = (_NO_RUN, 0) if letter is None else (letter.run, letter.number)
+    refusal = encode(compose(Refusal, reason=reason))
+    return encode(compose(Reply, run=run, number=number, part="refusal", body=refusal))

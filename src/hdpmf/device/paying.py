@@ -1,0 +1,133 @@
+"""Which ratings take part in a run, what they pay, and what the ledger says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+import numpy as np
+
+from hdpmf.device.declined import DeclinedError
+from hdpmf.device.ledger import Entry
+from hdpmf.device.policy import Policy, standing
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import PrivacyError
+from hdpmf.privacy.accounting import cost
+from hdpmf.privacy.coding import weight_units
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import Terms
+from hdpmf.ratings import Ratings
+
+TYPICAL_RATERS = 20
+_ONE_ROUND = ("hdp-sum", "hdp-bit")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TakingPart:
+    """Ratings that take part in a run.
+
+    Attributes:
+        table: All ratings of the device, as they were when these were chosen.
+        ratings: Those that take part.
+        weights: Their privacy weights.
+        digest: Of who rated which of them.
+    """
+
+    table: Ratings
+    ratings: Ratings
+    weights: PrivacyWeights
+    digest: bytes
+
+
+def choose(store: DeviceStore, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the ratings that can take part, and what each will pay.
+
+    Raises:
+        DeclinedError: There are no ratings (where somebody without has nothing to say), or none can pay any more.
+    """
+    ratings, weights, policy = store.ratings(), store.weights(), store.policy
+    check_policy(policy, terms)  # its owner may have changed it since the terms came
+    own = weights.for_ratings(ratings)
+    pays = own * terms.epsilon
+    able = np.ones(len(ratings), bool)
+    if standing(terms.method, terms.view) == "none":
+        pays = np.full(len(ratings), np.inf)
+    else:
+        able = store.ledger.affords(ratings, weights, policy, pays)
+    if terms.method in _ONE_ROUND:
+        able &= weight_units(own) > 0  # lighter ratings send nothing there
+    chosen = np.flatnonzero(able)
+    if len(ratings) and not len(chosen):
+        raise DeclinedError("budget", "no rating has enough left of its budget for this run")
+    if not len(ratings) and terms.view == "messages":
+        raise DeclinedError("unavailable", "this device has no ratings of the catalogue's items")
+    return chosen, pays[chosen]
+
+
+def check_policy(policy: Policy, terms: Terms) -> None:
+    """Refuse terms that the device's owner has not agreed to."""
+    try:
+        policy.check(terms)
+    except PrivacyError as error:
+        raise DeclinedError("policy", str(error)) from error
+
+
+def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarray) -> None:
+    """Let ratings pay, or refuse."""
+    try:
+        store.ledger.charge(entry, store.ratings(), chosen, pays)
+    except PrivacyError as error:
+        raise DeclinedError("budget", str(error)) from error
+
+
+def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
+    """The chosen ratings by themselves."""
+    table, weights = store.ratings(), store.weights()
+    ratings = table.take(chosen)
+    own = None if weights.rating_weights is None else weights.rating_weights[chosen]
+    parts = PrivacyWeights(weights.users, weights.items, weights.beta, weights.gamma, own)
+    pairs = (*map(str, ratings.users.ids.tolist()), ratings.user_codes.tobytes(), ratings.item_codes.tobytes())
+    digest = sha256(repr(pairs).encode()).digest()
+    return TakingPart(table, ratings, parts, digest)
+
+
+def who_paid(store: DeviceStore, run: bytes, digest: bytes) -> TakingPart:
+    """The ratings that have paid for a run that is under way.
+
+    Raises:
+        DeclinedError: Some of them are gone.
+    """
+    found = taking_part(store, np.flatnonzero(store.ledger.paid_in(run.hex(), store.ratings()) > 0))
+    if found.digest != digest:
+        raise DeclinedError("unavailable", "ratings that took part in this run are gone, so that it cannot go on here")
+    return found
+
+
+def agreed_words(terms: Terms, factors: int) -> str:
+    """What is paid for, and what it is worth, in plain English."""
+    worth = standing(terms.method, terms.view)
+    sees = {
+        "hdp-sum": "sums over all users, for every item at once, and not which items this device rated",
+        "hdp-bit": "which items this device rated, their weights, and one randomised bit per rating",
+    }.get(terms.method)
+    if sees is None and terms.view == "sums":
+        sees = "in every round sums over all users, of gradients with their noise, and how many rated each item"
+    elif sees is None:
+        sees = "which items this device rated and, in every round, its gradients"
+    promise = {
+        "proved": "Each rating pays its weight times epsilon, and that is a guarantee.",
+        "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
+        "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
+    }[worth]
+    account = _accountant(terms.method, terms.view, terms.epsilon, factors, terms.rounds)
+    return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {promise} {account}"
+
+
+@lru_cache(maxsize=64)
+def _accountant(method: str, view: str, epsilon: float, factors: int, rounds: int) -> str:
+    """The accountant's number for a rating of weight 1."""
+    observer = "messages" if view == "messages" else "sums-h-known"
+    found = cost(method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds)
+    whose = f" (an item with {TYPICAL_RATERS} raters)" if method not in _ONE_ROUND and view == "messages" else ""
+    return f"The accountant, for a rating of weight 1{whose}: {found}."

@@ -1,0 +1,136 @@
+"""What the two kinds of run have in common on a device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hdpmf.device.ledger import Action, Entry
+from hdpmf.device.local_model import LocalModel
+from hdpmf.device.policy import standing
+from hdpmf.device.run_state import RunState, kept
+from hdpmf.device.store import DeviceStore
+from hdpmf.device.summing import SumOfJob
+from hdpmf.errors import ProtocolError
+from hdpmf.kernels.threads import Workers
+from hdpmf.privacy.released import Noise
+from hdpmf.protocol import Message, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an agent gives its sessions.
+
+    Attributes:
+        store: The device's store.
+        noise: Where noise comes from.
+        simulation: Seeded noise is allowed; nothing leaves this process.
+        seed: Of the first user vectors; None draws one for each run.
+        workers: Threads for the kernels.
+        recommender: With whom, for the ledger.
+    """
+
+    store: DeviceStore
+    noise: Noise
+    simulation: bool
+    seed: int | None
+    workers: Workers
+    recommender: str
+
+    def __repr__(self) -> str:
+        return "Setup(...)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome:
+    """What follows from a message: written down in one commit, then sent.
+
+    Attributes:
+        message: The answer.
+        entry: For the ledger.
+        pays: Positions of the ratings that pay for it, and what each pays.
+        model: A finished run's model, to be kept.
+    """
+
+    message: Message
+    entry: Entry | None = None
+    pays: tuple[np.ndarray, np.ndarray] | None = None
+    model: LocalModel | None = None
+
+
+class Session(ABC):
+    """A run under way on this device, in memory; the store has all that a restart needs.
+
+    Attributes:
+        run: Which one.
+        state: What the store keeps of it.
+        sum: The secure sum of the job under way, where there is one.
+        saved: The state as it is in the store.
+        touched: Something has changed that is not in the store yet.
+    """
+
+    def __init__(self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None) -> None:
+        self.run = run
+        self.state = state
+        self.saved = saved
+        self.sum: SumOfJob | None = None
+        self.touched = False
+        self._setup = setup
+        self._store = setup.store
+        self._terms = kept(state.terms, Terms)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.run.hex()[:8]}, {self.state!r})"
+
+    @abstractmethod
+    def take(self, message: Message, body: bytes) -> Outcome:
+        """The answer to a message of this run (``body``: its bytes)."""
+
+    @abstractmethod
+    def revive(self) -> None:
+        """After a restart: make the numbers of job 0 ready again for a secure sum that they have not been in."""
+
+    def summed(self, number: int) -> Entry:
+        """Note that the numbers of a job are in a sum, which they are once."""
+        self.state.summed = number
+        self.touched = True
+        return self.entry("sent", number, f"masked numbers of job {number}, of which only a sum over devices is seen")
+
+    def save(self) -> None:
+        """Put the state into the store, inside the transaction of what it belongs to.
+
+        Raises:
+            ProtocolError: Somebody else has gone on with this run, so that what is known here is out of date.
+        """
+        if self._store.load_state(self.run) != self.saved:
+            self.touched = True
+            raise ProtocolError("refused: another process has answered in this run")
+        self.saved = self.state.encode()
+        self._store.save_state(self.run, self.saved)
+
+    def agreed(self) -> Terms:
+        """The terms; without them nothing is sent."""
+        if self._terms is None:
+            raise ProtocolError("no terms were agreed on in this run, so that nothing is sent in it")
+        return self._terms
+
+    def entry(self, action: Action, number: int, words: str) -> Entry:
+        """An entry of the ledger about this run."""
+        terms = self._terms
+        status = "proved" if terms is None else standing(terms.method, terms.view)
+        facts: dict[str, Any] = {"method": "", "view": "nothing", "epsilon": 0.0}
+        if terms is not None:
+            epsilon = float("inf") if status == "none" else terms.epsilon
+            facts = {"method": terms.method, "view": terms.view, "epsilon": epsilon}
+        return Entry(
+            recommender=self._setup.recommender,
+            run=self.run.hex(),
+            number=number,
+            status=status,
+            action=action,
+            words=words,
+            **facts,
+        )

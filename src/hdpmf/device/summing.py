@@ -1,0 +1,81 @@
+"""A device's part in the secure sum of one job. It lives in memory: a restart is a drop-out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import SecureSumError
+from hdpmf.protocol.layout import SumLayout
+from hdpmf.secure_sum import SecureSumClient, decode_to_device
+from hdpmf.secure_sum.graph import read_bitmap
+from hdpmf.secure_sum.messages import MaskedVector, SumPlan
+from hdpmf.shard.outgoing import masked
+
+
+@dataclass(slots=True, repr=False)
+class SumOfJob:
+    """The numbers of a job, waiting for a sum or in one.
+
+    A sum that breaks off before the masked vector may be tried again with new masks; after that the numbers are
+    spent, because two sums over different devices would tell them apart.
+
+    Attributes:
+        number: The job.
+        numbers: What goes into the sum (int64); gone when it is in.
+        layout: The words of the job, by the number of participants.
+        users: Users, at least, that the sum must be over.
+    """
+
+    number: int
+    numbers: np.ndarray | None
+    layout: Callable[[int], SumLayout]
+    users: int
+    _client: SecureSumClient | None = None
+    _last: tuple[int, bytes] | None = None
+
+    def answer(self, store: DeviceStore, body: bytes, vector_leaves: Callable[[], None]) -> bytes:
+        """The reply's body to a message of the sum.
+
+        Args:
+            store: For identity, roster and policy.
+            body: The message.
+            vector_leaves: Called before the masked vector is given away; what it writes is on the disk by then.
+        """
+        request = zlib.crc32(body)
+        if self._last is not None and self._last[0] == request:
+            return self._last[1]
+        message = decode_to_device(body)
+        if isinstance(message, SumPlan):
+            self._client = self._join(store, message)
+        if self._client is None:
+            raise SecureSumError("there is no sum under way for this job")
+        reply = self._client.answer(message)
+        if isinstance(reply, MaskedVector):
+            vector_leaves()
+            self.numbers = None
+        self._last = request, masked(reply)
+        return self._last[1]
+
+    def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
+        if self.numbers is None:
+            raise SecureSumError(
+                "refused: the numbers of this job are in a sum already; two sums would tell them apart"
+            )
+        pinned = store.roster
+        if pinned is None:
+            raise SecureSumError("no roster is pinned here, so that nobody could be told from an impostor")
+        places = read_bitmap(plan.participants)
+        if len(places) and int(places[-1]) < len(pinned):
+            # Whoever survives, there are so many devices; these could be the smallest.
+            users = np.sort(np.array(pinned.users)[places])
+            if int(users[: plan.minimum].sum()) < self.users:
+                raise SecureSumError(
+                    f"refused: {plan.minimum} devices may have fewer than the {self.users} users that were agreed on"
+                )
+        words = self.layout(plan.n_participants).encode(self.numbers)
+        return SecureSumClient(store.identity, pinned.roster, words, store.policy.sum_policy())
