@@ -262,7 +262,7 @@ class _Signature:
         self._public = base64.b64encode(key.public.encode("ascii")).decode("ascii")
 
     def intercept(self, context: Any, call_next: Any) -> Any:
-        now = datetime.datetime.now(datetime.UTC).isoformat()
+        now = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat()
         signature = self._key.private.sign(now.encode("ascii"), ECDSA(SHA256()))
         context.request.headers.update(
             {

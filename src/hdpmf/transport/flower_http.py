@@ -15,11 +15,13 @@ from hdpmf.transport.extras import needs_flower
 with needs_flower():
     import httpx
 
-_ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 _CLOCK_SECONDS = 5.0  # more ahead than this and Flower refuses our signatures
 
 
-def bounded_client(trust: ssl.SSLContext, max_bytes: int, headers: dict[str, str] | None = None) -> Any:
+def bounded_client(
+    trust: ssl.SSLContext, max_bytes: int, headers: dict[str, str] | None = None, patience: float = ANSWER_SECONDS
+) -> Any:
     """An HTTP client that follows no redirects, unpacks nothing and reads no more than ``max_bytes`` of an answer."""
 
     def bound(response: Any) -> None:
@@ -29,7 +31,7 @@ def bounded_client(trust: ssl.SSLContext, max_bytes: int, headers: dict[str, str
 
     return httpx.Client(
         verify=trust,
-        timeout=_ANSWER_SECONDS,
+        timeout=patience,
         follow_redirects=False,
         trust_env=False,
         headers={"accept-encoding": "identity", **(headers or {})},

@@ -57,6 +57,7 @@ serverapp = "hdpmf:installed"
 clientapp = "hdpmf:installed"
 """
 _AGAIN = 0.02
+_PATIENCE = 15.0  # with a SuperLink on this machine: if it hangs, an exchange ends so much late
 _IDLE = frozenset(
     {
         "ControlEventLogMiddleware",
@@ -133,7 +134,7 @@ class Link(HttpGrid):
     ) -> None:
         super().__init__(runtime_api_address=address, token="none yet")  # noqa: S106 - replaced below
         self._base = f"https://{address}"
-        self._http = bounded_client(trust, max_bytes, {SECRET_HEADER: secret})
+        self._http = bounded_client(trust, max_bytes, {SECRET_HEADER: secret}, _PATIENCE)
         self._version = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")
         self._control = self._over_our_http(ControlHttpClient(self._base, interceptors=[self._version]))
         self._incomplete: list[tuple[Any, Any]] = []
@@ -179,6 +180,7 @@ class Link(HttpGrid):
         begun = {message.metadata.reply_to_message_id for message, _ in self._incomplete}
         open_ids = [name for name in ids if name not in begun]
         self._http.headers["prefer"] = f"wait={wait:g}"
+        self._http.timeout = wait + _PATIENCE
         with said_plainly():
             if open_ids:
                 answer = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=open_ids))
