@@ -154,3 +154,18 @@ def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path
     drawn = drawn[drawn < 1]
     assert len(drawn) > 10
     assert not [weight for weight in drawn.tolist() if f"{weight:.4f}"[:6] in text or repr(weight) in text]
+
+
+def test_a_gpu_that_is_not_there_is_one_clear_line(
+    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hdpmf.gpu import device
+
+    monkeypatch.setattr(device, "missing_packages", lambda: ())
+    monkeypatch.setattr(device, "no_gpu", lambda: "there is no NVIDIA driver")
+    words = ("train", "hdpmf", "--train", files[0], "--epochs", 1, "--out", tmp_path / "m", "--device")
+    refused = call(*words, "cuda")
+    assert refused.code == 2
+    assert refused.err.strip().count("\n") == 0
+    assert "no NVIDIA driver" in refused.err
+    assert call(*words, "auto").code == 0

@@ -37,6 +37,7 @@ def doctor(json: options.Json = False) -> None:
         ("cores", f"{report['cores']} for this process, {report['machine_cores']} in the machine"),
         ("kernel cache", f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})"),
         ("kernels", _compiled_in_words(kernels["compiled"])),
+        ("GPU", report["gpu"]),
         *((name, value or "not set") for name, value in report["environment"].items()),
         ("data cache", report["data_cache"]),
     ]
@@ -63,6 +64,7 @@ def doctor(json: options.Json = False) -> None:
 def examine() -> dict[str, Any]:
     """Everything that ``doctor`` knows, as plain values."""
     from hdpmf.cli.data import listed
+    from hdpmf.gpu.device import explain
     from hdpmf.kernels.threads import available_cores
     from hdpmf.ratings import cache_folder
 
@@ -72,6 +74,7 @@ def examine() -> dict[str, Any]:
         "cores": available_cores(),
         "machine_cores": os.cpu_count() or 1,
         "kernels": _kernels(),
+        "gpu": explain(),
         "environment": {name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")},
         "data_cache": str(cache_folder()),
         "datasets": {

@@ -238,6 +238,16 @@ Threads = Annotated[
         rich_help_panel=RUN_PANEL,
     ),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="cpu|cuda|auto",
+        help="Where factors are trained; auto: on the GPU, if one can be used. There a seed gives other numbers.",
+        autocompletion=_complete_from("cpu", "cuda", "auto"),
+        rich_help_panel=RUN_PANEL,
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=RUN_PANEL)
 ]

@@ -66,6 +66,7 @@ def run_and_summarise(
     *,
     jobs: int | None,
     backend: str,
+    device: str,
     command: str,
     public_command: str,
 ) -> tuple[Done, dict[str, list[Cell]]]:
@@ -77,6 +78,7 @@ def run_and_summarise(
         out: The folder of the results.
         jobs: Runs at a time.
         backend: Joblib's.
+        device: Where factors are trained.
         command: To go on after Ctrl-C.
         public_command: The same without places on this machine, for the store.
     """
@@ -95,6 +97,7 @@ def run_and_summarise(
                 files=files,
                 n_jobs=jobs,
                 backend=backend,
+                device=device,
                 command=public_command,
                 progress=progress,
             )

@@ -67,6 +67,7 @@ def train(
     weights_seed: options.WeightsSeed = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    device: options.Device = "cpu",
     items: one_round.Items = None,
     features: one_round.Features = None,
     prior: one_round.Prior = None,
@@ -77,7 +78,7 @@ def train(
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
     settings = Settings(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
-        spec, uniform_weights, weights_seed,
+        spec, uniform_weights, weights_seed, device,
     )  # fmt: skip
     extra = one_round.model_params(method, items, features, prior, coding, design)
     source = Source(train, data, scale, column, step)

@@ -27,7 +27,7 @@ from hdpmf.experiments.runs import Data, Part, Run
 from hdpmf.experiments.store import Claim, Result, now
 from hdpmf.models import Model, make_model
 from hdpmf.models.factorization import Factorization
-from hdpmf.privacy import PrivacySpec
+from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings, load_dataset, load_split
 
 RANKED = 10
@@ -82,37 +82,62 @@ def do_run(run: Run, files: Mapping[str, str]) -> Result:
     """Fit and score. Divergence and our own errors are results too."""
     started = now()
     claim: Claim | None = None
-    metrics: dict[str, float | int] = {}
-    message = ""
     try:
-        train, test = _parts(run.data, run.part, files.get(run.data.sha256 or ""))
+        train, test = parts_of(run, files)
         model = make_model(run.method, **run.params, n_threads=1, rng=run.seed)
-        claim = msgspec.convert(model.privacy, Claim, from_attributes=True)
-        weights = None
-        if run.privacy is not None:
-            weights = PrivacySpec.paper(**run.privacy.changes).draw(train, rng=run.privacy.seed)
+        claim = claim_of(model)
+        weights = weights_of(run, train)
         begin = time.perf_counter()
         model.fit(train, weights)
-        metrics["fit_seconds"] = round(time.perf_counter() - begin, 4)
-        metrics |= score(model, train, test)
-        if run.stage == "evaluation":
-            metrics |= lists(model, test)
-        status = "done"
-    except DivergedError as error:
-        status, metrics, message = "diverged", {}, str(error)
+        metrics = measured(run, model, train, test, time.perf_counter() - begin)
     except HdpmfError as error:
-        status, metrics, message = "failed", {}, str(error)
+        return finished(run, started, claim, error=error)
+    return finished(run, started, claim, metrics)
+
+
+def finished(
+    run: Run,
+    started: str,
+    claim: Claim | None,
+    metrics: dict[str, float | int] | None = None,
+    error: HdpmfError | None = None,
+    host: Mapping[str, str | int] | None = None,
+) -> Result:
+    """The result of a run that ended now, well or with an error of ours."""
     return Result(
         run=run,
-        status=status,  # type: ignore[arg-type]  # one of the three above
-        metrics=metrics,
+        status="done" if error is None else "diverged" if isinstance(error, DivergedError) else "failed",
+        metrics=metrics or {},
         claim=claim,
-        message=message,
+        message="" if error is None else str(error),
         version=version("hdpmf"),
         started=started,
         finished=now(),
-        host=host_facts(),
+        host={**host_facts(), **(host or {})},
     )
+
+
+def measured(run: Run, model: Model, train: Ratings, test: Ratings, fit_seconds: float) -> dict[str, float | int]:
+    """What is written down about a fitted model."""
+    metrics = {"fit_seconds": round(fit_seconds, 4)} | score(model, train, test)
+    return metrics | lists(model, test) if run.stage == "evaluation" else metrics
+
+
+def claim_of(model: Model) -> Claim:
+    """What the model's epsilon is worth."""
+    return msgspec.convert(model.privacy, Claim, from_attributes=True)
+
+
+def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
+    """The ratings that a run trains and tests on."""
+    return _parts(run.data, run.part, files.get(run.data.sha256 or ""))
+
+
+def weights_of(run: Run, train: Ratings) -> PrivacyWeights | None:
+    """The privacy weights of a run, or None for a method that does not look at them."""
+    if run.privacy is None:
+        return None
+    return PrivacySpec.paper(**run.privacy.changes).draw(train, rng=run.privacy.seed)
 
 
 def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,11 +25,13 @@ from hdpmf.experiments.environment import environment
 from hdpmf.experiments.execute import Task, do_task
 from hdpmf.experiments.expand import evaluation_runs, places, tuned_as, tuning_cells
 from hdpmf.experiments.facts import dataset_facts
+from hdpmf.experiments.on_device import can_go_together, do_together
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.schedule import estimated_seconds, tasks_of
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.store import Result, Store
 from hdpmf.experiments.summary import cell_places
+from hdpmf.gpu.device import use_gpu
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 
@@ -80,6 +83,7 @@ def run_experiments(
     files: Mapping[str, Path] | None = None,
     n_jobs: int | None = None,
     backend: str = "loky",
+    device: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
     tune_only: bool = False,
@@ -93,11 +97,13 @@ def run_experiments(
         n_jobs: Runs at a time; one per core where it is not given.
         backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that ``dask`` or ``ray`` is
             connected to.
+        device: ``cpu``, ``cuda`` or ``auto``; on a GPU all runs that train factors and go together are done at once.
         command: What to tell people to type for the same again.
         progress: Told about every run.
         tune_only: Stop after the cross-validation.
     """
     check_backend(backend)
+    on_gpu = use_gpu(device)
     progress = progress or Silence()
     begin = time.perf_counter()
     done = Done()
@@ -125,12 +131,16 @@ def run_experiments(
             missing = unfinished(experiments, runs, store.results())
             done.reused += len(runs) - len(missing)
             progress.stage(name, missing, len(runs) - len(missing))
-            tasks = [Task(tuple(group), places_of_files, imports, os.getpid()) for group in tasks_of(missing)]
-            for results in _in_parallel(tasks, jobs(n_jobs), backend):
-                for result in results:
-                    store.add(result)
-                    done.ran[result.status] = done.ran.get(result.status, 0) + 1
-                    progress.finished(result)
+            together = [run for run in missing if can_go_together(run)] if on_gpu else []
+            alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
+            tasks = [Task(tuple(group), places_of_files, imports, os.getpid()) for group in tasks_of(alone)]
+            for result in chain(
+                do_together(together, places_of_files, jobs(n_jobs)),
+                chain.from_iterable(_in_parallel(tasks, jobs(n_jobs), backend)),
+            ):
+                store.add(result)
+                done.ran[result.status] = done.ran.get(result.status, 0) + 1
+                progress.finished(result)
         reason = "finished"
     finally:
         done.seconds = time.perf_counter() - begin

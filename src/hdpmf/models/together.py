@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdpmf.errors import DivergedError
+from hdpmf.errors import DivergedError, HdpmfError
 from hdpmf.gpu.device import gpu
 from hdpmf.models.device_training import cell_of, recipe_of
 from hdpmf.models.entry import Entry, enter, first_factors
@@ -61,8 +61,8 @@ class Fitted:
     """
 
     number: int
-    seconds: float
-    error: DivergedError | None = None
+    seconds: float = 0.0
+    error: HdpmfError | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,7 +80,11 @@ def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
     groups: dict[Any, list[_Prepared]] = {}
     entries: dict[Any, Entry] = {}
     for number, fit in enumerate(fits):
-        one = _prepare(number, fit, entries)
+        try:
+            one = _prepare(number, fit, entries)
+        except HdpmfError as error:
+            yield Fitted(number, error=error)
+            continue
         model, mechanism = fit.model, fit.model._mechanism()
         recipe = recipe_of(one.plan, mechanism, one.entry.budget is not None, model._h_per_item(), model.solver)
         key = (recipe, one.seed, one.plan.epochs, id(fit.train.users), id(fit.train.items))

@@ -1,0 +1,81 @@
+"""Doing runs on a GPU: all that go together at once, over ratings that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any, cast
+
+import msgspec
+
+from hdpmf.errors import HdpmfError
+from hdpmf.experiments.execute import claim_of, finished, measured, parts_of, weights_of
+from hdpmf.experiments.runs import Run
+from hdpmf.experiments.store import Result, now
+from hdpmf.gpu.device import explain
+from hdpmf.models import METHODS, make_model
+from hdpmf.models.factorization import Factorization
+from hdpmf.models.together import Fit, fit_together
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.ratings import Ratings
+
+
+def can_go_together(run: Run) -> bool:
+    """Whether the run trains factors, which is what a GPU does many of at once."""
+    return issubclass(METHODS[run.method].model, Factorization)
+
+
+def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> Iterator[Result]:
+    """Fit runs that ``can_go_together`` on the GPU, data set after data set; measure them on ``n_jobs`` threads here."""
+    ordered = sorted(runs, key=_data)
+    with ThreadPoolExecutor(n_jobs) as measuring:
+        for _, same in groupby(ordered, key=_data):
+            yield from _do_data(list(same), files, measuring)
+
+
+def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor) -> Iterator[Result]:
+    started, host = now(), {"device": explain()}
+    # Kept by what they are made from: what trains together must share its ratings, not have equal ones.
+    parts: dict[bytes, tuple[Ratings, Ratings]] = {}
+    weights: dict[bytes, PrivacyWeights | None] = {}
+    prepared: list[tuple[Run, Any, Fit, Ratings]] = []
+    for run in runs:
+        part = msgspec.json.encode(run.part)
+        wishes = msgspec.json.encode([run.part, run.privacy])
+        claim = None
+        try:
+            if part not in parts:
+                parts[part] = parts_of(run, files)
+            train, test = parts[part]
+            model = cast(Factorization, make_model(run.method, **run.params, n_threads=1, rng=run.seed))
+            claim = claim_of(model)
+            if wishes not in weights:
+                weights[wishes] = weights_of(run, train)
+            prepared.append((run, claim, Fit(model, train, weights[wishes]), test))
+        except HdpmfError as error:
+            yield finished(run, started, claim, error=error, host=host)
+
+    def measure(number: int, seconds: float) -> Result:
+        run, claim, fit, test = prepared[number]
+        try:
+            metrics = measured(run, fit.model, fit.train, test, seconds)
+        except HdpmfError as error:
+            return finished(run, started, claim, error=error, host=host)
+        return finished(run, started, claim, metrics, host=host)
+
+    waiting = []
+    for one in fit_together([fit for _, _, fit, _ in prepared]):
+        if one.error is not None:
+            run, claim, _, _ = prepared[one.number]
+            yield finished(run, started, claim, error=one.error, host=host)
+        else:
+            waiting.append(measuring.submit(measure, one.number, one.seconds))
+        while waiting and waiting[0].done():
+            yield waiting.pop(0).result()
+    for future in waiting:
+        yield future.result()
+
+
+def _data(run: Run) -> bytes:
+    return msgspec.json.encode(run.data, order="sorted")
