@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hdpmf.cli import audit, data, experiment, paper, prior, privacy, recommender
+from hdpmf.cli import audit, data, device, experiment, federate, paper, prior, privacy, recommender
 from hdpmf.cli.demo import demo
 from hdpmf.cli.doctor import doctor
 from hdpmf.cli.evaluate import evaluate
@@ -70,9 +70,11 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(recommend)
 app.command()(tune)
+app.add_typer(device.app, name="device")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(prior.app, name="prior")
 app.add_typer(audit.app, name="audit")
+app.add_typer(federate.app, name="federate")
 app.add_typer(recommender.app, name="recommender")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(paper.app, name="paper")
