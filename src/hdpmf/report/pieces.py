@@ -33,8 +33,8 @@ def symbol(name: str) -> Html:
     return tag("span", name)
 
 
-def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0) -> Html:
-    """A cell's number, linked to its runs; where there is none, the reason."""
+def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0, narrow: bool = False) -> Html:
+    """A cell's number, linked to its runs; where there is none, the reason. A narrow one hides its deviation."""
     summary = cell.metrics[metric]
     link = f"#{anchor(cell)}"
     if cell.status in ("diverged", "failed"):
@@ -44,9 +44,10 @@ def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0) -> 
     value: Child = four(summary.mean)
     mean = tag("b", value) if strong else tag("span", value)
     sup = tag("sup", "*" * stars, class_="stars") if stars else None
-    spread = tag("span", f" ± {four(summary.std)}", class_="spread") if math.isfinite(summary.std) else None
+    deviation = f" ± {four(summary.std)}" if math.isfinite(summary.std) else ""
+    spread = tag("span", deviation, class_="spread") if deviation and not narrow else None
     shown = tag(
-        "a", mean, spread, sup, class_="number", href=link,
+        "a", mean, spread, sup, class_="number", href=link, title=deviation.strip() or None if narrow else None,
         data_metric=metric, data_mean=number_attribute(summary.mean), data_std=number_attribute(summary.std),
     )  # fmt: skip
     if cell.status == "missing":

@@ -31,10 +31,9 @@ def table3_section(content: Content) -> Html:
         "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not comparable: the Yelp sample is not "
         "the paper's Yelp. Errors count test ratings whose user and item were in training, as the paper does."
     )
-    measured = list_metrics(cells)
     lists = (
-        "NDCG, recall and coverage are about the ten items that a user would be shown first, larger is better. Ranked "
-        "is every item with a training rating that the user has not rated, by predicted rating; relevant are test "
+        "Right of the errors (deviations are in the CSV file): NDCG, recall and coverage of the ten items that a user "
+        "would be shown first; larger is better. Ranked is every item with a training rating that the user has not rated, by predicted rating; relevant are test "
         "ratings in the top quarter of the scale (4 and 5 stars), and users without one are left out; coverage is the "
         "share of items in anybody's ten. No lists: the method predicts the same for every item."
     )
@@ -43,13 +42,14 @@ def table3_section(content: Content) -> Html:
         tag("ul", counts, class_="counts", aria_label="how many numbers got each mark"),
         scroller(_table3(content, cells), "Table III"),
         tag("p", rule, class_="note"),
-        tag("p", lists if measured else "Lists of ten were not measured in these runs.", class_="note"), lead=lead,
+        tag("p", lists if list_metrics(cells) else "Lists of ten were not measured in these runs.", class_="note"),
+        lead=lead,
     )  # fmt: skip
 
 
 def _lists(cell: Cell, metric: str) -> Html:
     if metric in cell.metrics and cell.metrics[metric].values:
-        return number(cell, metric)
+        return number(cell, metric, narrow=True)
     # A method of the user's own may not be known here any more.
     same = cell.method in METHODS and not METHODS[cell.method].model.can_rank
     why = "predicts the same for every item" if same else "the store has no such numbers of these runs"
