@@ -33,9 +33,10 @@ def table3_section(content: Content) -> Html:
     )
     lists = (
         "Right of the errors (deviations are in the CSV file): NDCG, recall and coverage of the ten items that a user "
-        "would be shown first; larger is better. Ranked is every item with a training rating that the user has not rated, by predicted rating; relevant are test "
-        "ratings in the top quarter of the scale (4 and 5 stars), and users without one are left out; coverage is the "
-        "share of items in anybody's ten. No lists: the method predicts the same for every item."
+        "would be shown first; larger is better. Ranked is every item with a training rating that the user has not "
+        "rated, by predicted rating; relevant are test ratings in the top quarter of the scale (4 and 5 stars), and "
+        "users without one are left out; coverage is the share of items in anybody's ten. No lists: the method "
+        "predicts the same for every item."
     )
     return section(
         "table3", title,
