@@ -13,6 +13,7 @@ from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.device_features import device_features
+from hdpmf.models.priors import Prior
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.shard.device_fit import devices_after, ratings_by_user
@@ -72,55 +73,86 @@ def kept_model(store: DeviceStore) -> LocalModel | None:
         raise StorageError("the model cannot be read: the store is damaged") from None
 
 
-def recommend(store: DeviceStore, n: int = 10, *, user: str = "me") -> list[Suggestion]:
+def recommend(
+    store: DeviceStore, n: int = 10, *, user: str = "me", model: LocalModel | None = None, prior: Prior | None = None
+) -> list[Suggestion]:
     """The ``n`` best items that a user has not rated, best first. Nothing is sent.
+
+    Args:
+        store: The device's store.
+        n: How many.
+        user: For whom.
+        model: The finished run; None takes the one in the store.
+        prior: What is known of people in general, for the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.
         UnknownIdError: There is no such user.
     """
-    model, catalogue = kept_model(store), store.pinned_catalogue
+    found = prepare(store, model, prior)
+    code = int(found.devices.users.find([user])[0])
+    if code < 0:
+        raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
+    items, scores = found.devices.recommend(code, n, found.factors, found.trained, found.mechanism)
+    titles, ids = found.catalogue.table.titles, found.catalogue.table.ids
+    pairs = zip(items.tolist(), scores.tolist(), strict=True)
+    return [Suggestion(ids[item], score, titles[item] if titles else None) for item, score in pairs]
+
+
+def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
+    """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
+    model, catalogue = kept_model(store) if model is None else model, store.pinned_catalogue
     if model is None or catalogue is None:
         raise NotFittedError("this device has no model yet; it comes at the end of a run (hdpmf device join)")
     numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
     if isinstance(numbers, ItemFacts):
         simple = isinstance(plan, Survey) and plan.design == "S"
-        found = _after_facts(store, catalogue, numbers, simple)
-    elif isinstance(numbers, Round) and isinstance(plan, Plan):
-        found = _after_rounds(store, model, plan, numbers)
-    else:
-        raise StorageError("the model lacks a part: the store is damaged")
-    code = int(found.devices.users.find([user])[0])
-    if code < 0:
-        raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
-    items, scores = found.devices.recommend(code, n, found.factors, found.trained, found.mechanism)
-    titles = catalogue.table.titles
-    ids = catalogue.table.ids
-    pairs = zip(items.tolist(), scores.tolist(), strict=True)
-    return [Suggestion(ids[item], score, titles[item] if titles else None) for item, score in pairs]
+        return _after_facts(store, catalogue, numbers, simple, prior)
+    if isinstance(numbers, Round) and isinstance(plan, Plan):
+        return _after_rounds(store, catalogue, model, plan, numbers)
+    raise StorageError("the model lacks a part: the store is damaged")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Ready:
+class Prepared:
+    """All that a prediction takes.
+
+    Attributes:
+        catalogue: The items.
+        devices: The users here with their vectors. PRIVATE.
+        factors: A row per item.
+        trained: The items that anything is known of.
+        mechanism: How a score comes back to the rating scale.
+        stranger: The vector of a user without ratings, where such a one is predicted.
+    """
+
+    catalogue: PinnedCatalogue
     devices: Devices
     factors: np.ndarray
     trained: np.ndarray
     mechanism: Mechanism
+    stranger: np.ndarray | None = None
 
 
-def _after_facts(store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool) -> _Ready:
+def _after_facts(
+    store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool, prior: Prior | None
+) -> Prepared:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     ratings, weights = store.ratings(), store.weights()
-    fit = device_features(facts, catalogue.known.features, None, simple=simple).fit
+    fit = device_features(facts, catalogue.known.features, prior, simple=simple).fit
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
         vectors = fit.fit(by_user, workers)
-    vectors[by_user.counts == 0] = fit.stranger()
+    stranger = fit.stranger()
+    vectors[by_user.counts == 0] = stranger
     devices = devices_after(ratings, by_user, vectors, weights.beta, weights.gamma)
-    return _Ready(devices, fit.factors(ratings.scale), np.ones(ratings.n_items, bool), NoPrivacy())
+    everything = np.ones(ratings.n_items, bool)
+    return Prepared(catalogue, devices, fit.factors(ratings.scale), everything, NoPrivacy(), stranger)
 
 
-def _after_rounds(store: DeviceStore, model: LocalModel, plan: Plan, last: Round) -> _Ready:
+def _after_rounds(
+    store: DeviceStore, catalogue: PinnedCatalogue, model: LocalModel, plan: Plan, last: Round
+) -> Prepared:
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     ratings, weights = store.ratings(), store.weights()
     mechanism, factors, trained = mechanism_of(model.method), last.item_factors, last.raters > 0
@@ -149,5 +181,5 @@ def _after_rounds(store: DeviceStore, model: LocalModel, plan: Plan, last: Round
         )
         # Rated items that nobody else has rated are rated all the same.
         whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
-        return _Ready(whole, factors, trained, mechanism)
-    return _Ready(devices, factors, trained, mechanism)
+        return Prepared(catalogue, whole, factors, trained, mechanism)
+    return Prepared(catalogue, devices, factors, trained, mechanism)

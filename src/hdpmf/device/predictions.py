@@ -1,0 +1,40 @@
+"""Predicted ratings on the device, from what it keeps of a finished run. Nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hdpmf.device.local_model import LocalModel, prepare
+from hdpmf.device.store import DeviceStore
+from hdpmf.models.priors import Prior
+from hdpmf.shard.device_fit import predict as predict_with_stranger
+
+
+def predict(
+    store: DeviceStore,
+    users: Sequence[str],
+    items: Sequence[str],
+    *,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> np.ndarray:
+    """The rating that each of these users would give the item beside it.
+
+    Args:
+        store: The device's store.
+        users: Names that ratings were given under; somebody else is predicted as a user without ratings.
+        items: Ids as text; an item that the catalogue lacks gets the user's own mean.
+        model: The finished run; None takes the one in the store.
+        prior: What is known of people in general, for the one-round designs.
+
+    Raises:
+        NotFittedError: No run has finished here yet.
+    """
+    found = prepare(store, model, prior)
+    people = found.devices.users.find(list(users)) if len(found.devices.users) else np.full(len(users), -1, np.int32)
+    places = np.array([found.catalogue.positions.get(item, -1) for item in items], np.int64)
+    if found.stranger is not None:
+        return predict_with_stranger(found.devices, people, places, found.factors, found.stranger)
+    return found.devices.predict(people, places, found.factors, found.trained, found.mechanism)
