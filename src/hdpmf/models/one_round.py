@@ -96,14 +96,37 @@ class OneRound(Model):
         shard.accept(survey)
         answer = shard.contribute()
         facts = shard.check(self._post_process(survey, answer, None if features is None else features.matrix))
+        self._fit_devices(train, weights, facts, features, prior)
+        self.n_silent_ = shard.n_silent
+        return self
+
+    def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
+        """The model of devices with these ratings whom a recommender has told these facts, as after a federated run.
+
+        ``n_silent_`` is 0 then: how many ratings sent nothing is known to their devices alone.
+        """
+        self._check_params()
+        features = self._item_features(train)
+        if facts.catalogue != fingerprint(train.items, features):
+            raise ConfigError("the item facts are about another item table than these ratings have")
+        self._fit_devices(train, weights, facts, features, load_prior(self.prior))
+        self.n_silent_ = 0
+        return self
+
+    def _fit_devices(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        facts: ItemFacts,
+        features: ItemFeatures | None,
+        prior: Prior | None,
+    ) -> None:
         self._set_public(train, facts, features, prior)
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
             vectors = self.fit_.fit(by_user, workers)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
         self.devices_ = devices_after(train, by_user, vectors, beta, gamma)
-        self.n_silent_ = shard.n_silent
-        return self
 
     @property
     def coding_(self) -> str:

@@ -105,13 +105,21 @@ class LiveView:
 
 
 @contextmanager
-def watch(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callable[[str], None]]:
-    """The view that suits the stream; gives the function that is told lines."""
+def watch(metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True) -> Iterator[Callable[[str], None]]:
+    """The view that suits the stream; gives the function that is told lines.
+
+    Args:
+        metrics: The counts.
+        stream: Where it goes; stderr by default.
+        lines: Where there is no terminal, write plain lines, or nothing at all.
+    """
     stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
-        lines = PlainLines(metrics, stream)
-        metrics.listeners.append(lines.tick)
-        yield lines.say
+    if not stream.isatty() and not lines:
+        yield lambda line: None
+    elif not stream.isatty():
+        plain = PlainLines(metrics, stream)
+        metrics.listeners.append(plain.tick)
+        yield plain.say
     else:
         view = LiveView(metrics, stream)
         with view.live:

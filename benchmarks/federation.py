@@ -1,0 +1,91 @@
+"""Seconds and bytes per device and round of a simulated federation, real masking included.
+
+    HDPMF_DATA=... python benchmarks/federation.py [--devices 10,100,943,6040] [--processes 2]
+
+Up to 943 devices are users of ML-100K, more are users of ML-1M; each device holds one user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hdpmf.federation.population import only_users
+from hdpmf.federation.simulate import simulate
+from hdpmf.privacy import PrivacySpec
+from hdpmf.ratings import Ratings, load_dataset
+from hdpmf.service.settings import RunSettings
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Memory:
+    """The largest sum of what this process and its children hold, looked at ten times a second."""
+
+    def __enter__(self) -> Memory:
+        self.peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.1):
+            pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+            self.peak = max(self.peak, sum(map(_resident, pids)))
+
+
+def _resident(pid: int | None) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0  # it has just ended
+
+
+def users_of(n: int) -> Ratings:
+    ratings = load_dataset("ml-100k" if n <= 943 else "ml-1m")
+    return only_users(ratings, np.arange(ratings.n_users) < n)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", default="10,100,943,6040")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    print("| devices | items | method | recommender sees | s per round | ms per device | KB up | KB down | GB, peak |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for n in map(int, options.devices.split(",")):
+        train = users_of(n)
+        weights = PrivacySpec.paper().draw(train, 0)
+        cases = [
+            RunSettings(method="hdpmf", view="messages", minimum=n, rounds=5),
+            RunSettings(method="hdpmf", view="sums", minimum=n, rounds=1),
+            RunSettings(method="hdp-sum", view="sums", minimum=n, rounds=1),
+            RunSettings(method="hdp-bit", view="messages", minimum=n, rounds=1),
+        ]
+        for settings in cases:
+            begin = time.perf_counter()
+            with Memory() as memory:
+                result = simulate(train, settings, weights, processes=options.processes).result
+            seconds = time.perf_counter() - begin
+            print(
+                f"| {n:,} | {train.n_items:,} | {settings.method} | {settings.view} | {result.seconds_per_round:.2f} | "
+                f"{1000 * result.seconds_per_round / n:.2f} | {result.bytes_up / 1000:,.0f} | "
+                f"{result.bytes_down / 1000:,.0f} | {memory.peak / 1e9:.2f} |",
+                f"<!-- {seconds:.0f} s in all -->",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

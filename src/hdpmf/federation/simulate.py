@@ -1,0 +1,241 @@
+"""A whole federation on one machine: every user a device of its own, through the messages of a real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hdpmf.errors import FederationError
+from hdpmf.federation.crowd import Crowd, CrowdHere, CrowdInProcesses, Vectors
+from hdpmf.federation.population import deal
+from hdpmf.models import Model, make_model
+from hdpmf.models.one_round import OneRound
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.protocol import ItemFacts, Round
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.ratings import Ratings
+from hdpmf.recommender import Catalogue
+from hdpmf.service.conversation import no_log
+from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.service import Outcome, conduct
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.shard import Devices
+
+_RECOMMENDER_STREAM = 1
+"""As in the library's training, so that the first factors of a seed are the same."""
+
+_PACE = Pace(gather=0.0, deadline=1e9, attempts=1, pause=0.0)
+"""Simulated devices are always there, and the slowest machine may take its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What a simulated federation did and cost.
+
+    Attributes:
+        devices: How many there were.
+        rounds: How often they were asked for numbers.
+        seconds_per_round: On average, recommender and all devices together.
+        bytes_per_device: To and from a device, in the whole run.
+        mse: Mean squared error on the test ratings; None without any.
+        mae: Mean absolute error.
+        view: What the recommender saw: ``messages`` or ``sums``.
+        epsilon: The largest budget of a rating; None where nothing is claimed.
+        status: What that is worth: ``proved``, ``nominal`` or ``none``.
+        method: By which method.
+        users: How many.
+        n: Test ratings.
+        user_mean_mse: Of every user's own mean, which needs no recommender.
+        user_mean_mae: Likewise.
+        bytes_up: From a device, per round.
+        bytes_down: To a device, per round.
+        seconds: All of it, setting up the devices included.
+        sees: What the recommender could see, in words.
+        guarantee: What follows from that.
+        honest: What a nominal epsilon really costs.
+    """
+
+    devices: int
+    rounds: int
+    seconds_per_round: float
+    bytes_per_device: float
+    mse: float | None
+    mae: float | None
+    view: str
+    epsilon: float | None
+    status: str
+    method: str
+    users: int
+    n: int
+    user_mean_mse: float | None
+    user_mean_mae: float | None
+    bytes_up: float
+    bytes_down: float
+    seconds: float
+    sees: str
+    guarantee: str
+    honest: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Simulation:
+    """A simulation that has ended.
+
+    Attributes:
+        result: Its numbers.
+        model: All devices' models as one, to look into.
+        outcome: How the run ended for the recommender.
+    """
+
+    result: SimulationResult
+    model: Model
+    outcome: Outcome
+
+
+def simulate(
+    train: Ratings,
+    settings: RunSettings,
+    weights: PrivacyWeights | None = None,
+    *,
+    test: Ratings | None = None,
+    devices: int | None = None,
+    seed: int = 0,
+    processes: int = 1,
+    metrics: Metrics | None = None,
+    log: Callable[[str], None] = no_log,
+) -> Simulation:
+    """Run a federation of simulated devices.
+
+    Args:
+        train: The ratings on the devices.
+        settings: What the run is about.
+        weights: Privacy weights; without them every rating has weight 1.
+        test: Ratings to measure the error on.
+        devices: How many: users are dealt to them; None gives every user its own.
+        seed: Drives dealing and all noise; h and the first factors, too. For keys there is no seed.
+        processes: Spread the devices over so many processes.
+        metrics: Where things are counted.
+        log: Told what happens.
+
+    Raises:
+        ConfigError: More devices than users.
+        FederationError: Too few devices took part.
+    """
+    begin = time.perf_counter()
+    weights = PrivacyWeights.uniform(train) if weights is None else weights
+    metrics = Metrics() if metrics is None else metrics
+    homes = deal(train, weights, train.n_users if devices is None else devices, seed)
+    log(f"setting up {len(homes):,} devices")
+    policy = _lenient_policy(settings)
+    crowd: Crowd
+    if processes == 1:
+        crowd = CrowdHere(homes, policy, seed)
+    else:
+        crowd = CrowdInProcesses(homes, policy, seed, min(processes, len(homes)))
+    with closing(crowd):
+        enrolled = Enrolled(crowd.cards)
+        if settings.view == "sums":
+            crowd.pin_roster(crowd.cards)
+        outcome = conduct(
+            settings,
+            catalogue_table(train.items, train.scale, train.item_table),
+            enrolled,
+            crowd.network,
+            pace=_PACE,
+            draws=SimulationNoise(seed, _RECOMMENDER_STREAM),
+            metrics=metrics,
+            log=log,
+        )
+        vectors = crowd.vectors()
+    model = _everyones_model(settings, train, weights, outcome, vectors)
+    score = {} if test is None else model.score(test)
+    baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
+    summary, statement = outcome.summary, outcome.statement
+    per_round = len(homes) * max(summary["rounds"], 1)
+    result = SimulationResult(
+        devices=len(homes),
+        rounds=summary["rounds"],
+        seconds_per_round=summary["seconds"] / max(summary["rounds"], 1),
+        bytes_per_device=(summary["bytes_in"] + summary["bytes_out"]) / len(homes),
+        mse=score.get("mse"),
+        mae=score.get("mae"),
+        view=statement.view,
+        epsilon=statement.epsilon,
+        status=statement.status,
+        method=settings.method,
+        users=summary["users"],
+        n=0 if test is None else len(test),
+        user_mean_mse=baseline.get("mse"),
+        user_mean_mae=baseline.get("mae"),
+        bytes_up=summary["bytes_in"] / per_round,
+        bytes_down=summary["bytes_out"] / per_round,
+        seconds=time.perf_counter() - begin,
+        sees=statement.sees,
+        guarantee=statement.guarantee,
+        honest=statement.honest,
+    )
+    return Simulation(result, model, outcome)
+
+
+def _lenient_policy(settings: RunSettings) -> str:
+    """Simulated devices take part in whatever is simulated, small crowds included; nobody's ratings are at stake."""
+    from hdpmf.device.policy import Policy
+
+    return Policy(
+        methods=(settings.method,),
+        allow_nominal=True,
+        allow_unprotected=True,
+        epsilon=settings.epsilon,
+        max_rounds=settings.rounds,
+        min_participants=2,
+        min_devices=2,
+        min_neighbours=1,
+        threshold_fraction="1/2",
+    ).to_toml()
+
+
+def _everyones_model(
+    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: Outcome, found: list[Vectors]
+) -> Model:
+    """What all devices together predict, measured as the library's models are."""
+    model = make_model(
+        settings.method,
+        n_factors=settings.factors,
+        learning_rate=settings.learning_rate,
+        reg=settings.reg,
+        epochs=settings.rounds,
+        epsilon=settings.epsilon,
+        threshold=settings.threshold,
+        design=settings.design,
+        coding=settings.coding,
+        patterns=settings.patterns,
+    )
+    numbers = outcome.model.numbers
+    if isinstance(numbers, ItemFacts):
+        if not isinstance(model, OneRound):
+            raise FederationError(f"{settings.method} has no use for item facts")
+        return model.with_facts(train, weights, numbers)
+    beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+    model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
+    model.catalogue_ = Catalogue(train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table)
+    return model
+
+
+def _table_of(train: Ratings, final: Round, found: list[Vectors]) -> np.ndarray:
+    """User vectors in the order of the training table; devices know their users by text."""
+    places = {str(one): place for place, one in enumerate(train.users.ids.tolist())}
+    table = np.zeros((train.n_users, final.item_factors.shape[1]), np.float32)
+    for one in found:
+        table[[places[user] for user in one.users]] = one.vectors
+    return table

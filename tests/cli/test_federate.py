@@ -1,0 +1,76 @@
+"""``hdpmf federate simulate``: the promised fields, the statement, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("cryptography")
+
+KEYS = {"devices", "rounds", "seconds_per_round", "bytes_per_device", "mse", "mae", "view", "epsilon"}
+HERE = ("--processes", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--method", "hdpmf", "--rounds", 2], {"view": "messages", "status": "nominal", "rounds": 2, "devices": 60}),
+        (
+            ["--method", "hdpmf", "--rounds", 1, "--secure-sum", "--devices", 5],
+            {"view": "sums", "status": "nominal", "devices": 5, "users": 60},
+        ),
+        (
+            ["--method", "hdp-sum", "--sample", 20, "--epsilon", 2],
+            {"view": "sums", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
+        ),
+        (["--method", "hdp-bit"], {"view": "messages", "status": "proved"}),
+        (["--method", "mf", "--rounds", 3], {"epsilon": None, "status": "none"}),
+    ],
+)
+def test_every_kind_of_run_gives_the_promised_fields(
+    call: Call, files: tuple[Path, Path], options: list[object], expected: dict[str, object]
+) -> None:
+    result = call("federate", "simulate", "--train", files[0], "--test", files[1], *options, *HERE, "--json")
+    assert result.code == 0
+    assert result.err == ""
+    found = result.json
+    assert found.keys() >= KEYS
+    assert {name: found[name] for name in expected} == expected
+    assert found["n"] > 0
+    assert 0 < found["mae"] ** 2 <= found["mse"]
+
+
+def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call, files: tuple[Path, Path]) -> None:
+    result = call(
+        "federate", "simulate", "--train", files[0], "--test", files[1], "--method", "hdp-bit", "--devices", 6, *HERE
+    )
+    assert result.code == 0
+    assert "60 users on 6 devices" in result.out
+    assert "user mean (nothing is sent)" in result.out
+    assert "The recommender could see: every device's bits" in result.out
+    assert "Guarantee: PROVED" in result.out
+    assert "6 devices take part (60 users), 0 refused" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--devices", 61], "60 users can be dealt to 1 to 60 devices"),
+        (["--sample", 0], "--sample must be from 1"),
+        (["--method", "user-mean"], "cannot run 'user-mean'"),
+        (["--method", "hdp-bit", "--secure-sum"], "made for the view 'messages'"),
+        (["--method", "hdp-sum", "--rounds", 2], "has one round"),
+        (["--processes", 0], "--processes must be"),
+        (["--minimum", 61], "needs 61 users"),
+        (["--epsilon", 0], "epsilon must be"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(
+    call: Call, files: tuple[Path, Path], options: list[object], said: str
+) -> None:
+    result = call("federate", "simulate", "--train", files[0], "--test", files[1], *HERE, *options)
+    assert result.code in (2, 5)
+    assert said in result.err
