@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from os import PathLike
 
 import numpy as np
 
+from hdpmf.errors import ConfigError
 from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
+from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import DeviceFit
 
@@ -31,6 +34,9 @@ _DERIVED_RIDGE = 30.0
 _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 _PATTERN_RIDGE = 40.0
 
+Features = bool | str | PathLike[str] | ItemFeatures
+"""True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFeatures:
@@ -38,6 +44,24 @@ class DeviceFeatures:
 
     names: tuple[str, ...]
     fit: DeviceFit
+
+
+def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
+    """The item features that a model's ``features`` stands for, for the items of these ratings."""
+    if isinstance(wanted, ItemFeatures):
+        if len(wanted.matrix) != train.n_items:
+            raise ConfigError(
+                f"the features are of {len(wanted.matrix)} items, the ratings of {train.n_items}; "
+                "make them for the items of these ratings"
+            )
+        return wanted
+    if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
+        return ItemFeatures.read(wanted, train.items)
+    if wanted is False or (wanted == "auto" and train.item_table is None):
+        return None
+    if train.item_table is None:
+        raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
+    return ItemFeatures.of_table(train.item_table, train.items)
 
 
 def device_columns(

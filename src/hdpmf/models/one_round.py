@@ -17,24 +17,20 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.kernels.threads import Workers
+from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
-from hdpmf.models.device_features import device_features
+from hdpmf.models.device_features import Features, device_features, wanted_features
 from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.noise import seed_of
-from hdpmf.privacy.released import SimulatedNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
-from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import DeviceFit, devices_after, predict, ratings_by_user
-
-Features = bool | str | PathLike[str] | ItemFeatures
 
 
 @dataclass(eq=False, repr=False)
@@ -82,22 +78,11 @@ class OneRound(Model):
         """
         self._check_params()
         weights = PrivacyWeights.uniform(train) if weights is None else weights
-        features = self._item_features(train)
+        features = wanted_features(self.features, train)
         prior = load_prior(self.prior)
-        survey = self._survey(train, fingerprint(train.items, features))
-        shard = OneRoundShard(
-            train,
-            weights,
-            SimulatedNoise(seed_of(self.rng), stream=3),
-            epsilon=survey.epsilon,
-            catalogue=survey.catalogue,
-            simulation=True,
-        )
-        shard.accept(survey)
-        answer = shard.contribute()
-        facts = shard.check(self._post_process(survey, answer, None if features is None else features.matrix))
+        facts, n_silent = self._ask(train, weights, features, prior)
         self._fit_devices(train, weights, facts, features, prior)
-        self.n_silent_ = shard.n_silent
+        self.n_silent_ = n_silent
         return self
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
@@ -106,7 +91,7 @@ class OneRound(Model):
         ``n_silent_`` is 0 then: how many ratings sent nothing is known to their devices alone.
         """
         self._check_params()
-        features = self._item_features(train)
+        features = wanted_features(self.features, train)
         if facts.catalogue != fingerprint(train.items, features):
             raise ConfigError("the item facts are about another item table than these ratings have")
         self._fit_devices(train, weights, facts, features, load_prior(self.prior))
@@ -182,6 +167,20 @@ class OneRound(Model):
         )
         return vectors
 
+    def _ask(
+        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: Prior | None
+    ) -> tuple[ItemFacts, int]:
+        """The item facts of one round over these ratings, and how many of them sent nothing."""
+        return ask(
+            self._survey(train, fingerprint(train.items, features)),
+            train,
+            weights,
+            seed_of(self.rng),
+            features=features,
+            labels=None if prior is None else prior.labels,
+            n_patterns=getattr(self, "patterns", 0),
+        )
+
     def _survey(self, train: Ratings, catalogue: str) -> Survey:
         scale = train.scale
         return Survey(
@@ -194,6 +193,7 @@ class OneRound(Model):
             scale_low=scale.low,
             scale_high=scale.high,
             scale_step=scale.step,
+            labels=self._by_labels(),
         )
 
     @abstractmethod
@@ -203,15 +203,17 @@ class OneRound(Model):
     def _coding(self) -> str:
         return self.coding
 
+    def _by_labels(self) -> bool:
+        return False
+
     def _post_process(
         self, survey: Survey, answer: SumContribution | BitContribution, features: np.ndarray | None
     ) -> ItemFacts:
-        if isinstance(answer, BitContribution):
-            return facts_from_bits(survey, [answer], features, getattr(self, "patterns", 0))
-        return facts_from_sums(survey, [answer], features)
+        return post_process(survey, answer, features, getattr(self, "patterns", 0))
 
     def _set_public(self, train: Ratings, facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None) -> None:
-        made = device_features(facts, features, prior, simple=self._design() == "S")
+        inner = prior.labels.prior if prior is not None and prior.labels is not None and self._by_labels() else None
+        made = device_features(facts, features, inner or prior, simple=self._design() == "S")
         self.facts_, self.feature_names_, self.fit_ = facts, made.names, made.fit
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         self.catalogue_ = Catalogue(
@@ -221,23 +223,6 @@ class OneRound(Model):
             train.scale,
             train.item_table,
         )
-
-    def _item_features(self, train: Ratings) -> ItemFeatures | None:
-        wanted = self.features
-        if isinstance(wanted, ItemFeatures):
-            if len(wanted.matrix) != train.n_items:
-                raise ConfigError(
-                    f"the features are of {len(wanted.matrix)} items, the ratings of {train.n_items}; "
-                    "make them for the items of these ratings"
-                )
-            return wanted
-        if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
-            return ItemFeatures.read(wanted, train.items)
-        if wanted is False or (wanted == "auto" and train.item_table is None):
-            return None
-        if train.item_table is None:
-            raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
-        return ItemFeatures.of_table(train.item_table, train.items)
 
     def _mechanism(self) -> Mechanism:
         return NoPrivacy()  # predictions come back as they are; the privacy of this model is in ``privacy``
@@ -266,7 +251,8 @@ class HDPSum(OneRound):
     """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
 
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and three quarters of
-    that against its presence, where only sums over users are seen; which items a user rated is hidden too.
+    that (0.992 of it with labels) against its presence, where only sums over users are seen; which items a user
+    rated is hidden too.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
@@ -275,12 +261,15 @@ class HDPSum(OneRound):
         features: Public item features: True or ``auto`` for the item table's genres and years, a file, an
             ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
+        labels: Taste labels: each device draws one, once, from which items it rated, and items with much weight are
+            summed per label. It takes item features and a prior, and pays where there are thousands of users.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
     _: KW_ONLY
     design: str = "A"
+    labels: bool = False
 
     @property
     def privacy(self) -> PrivacyClaim:
@@ -289,16 +278,26 @@ class HDPSum(OneRound):
             float(self.epsilon),
             "proved",
             "sums over users (secure aggregation)",
-            "every rating enters one sum once, with discrete Laplace noise; what else is computed never leaves devices",
+            "every rating enters one sum once, with discrete Laplace noise; what else is computed never leaves devices"
+            if not self.labels
+            else "every rating enters two sums of weights and one of ratings, with discrete Laplace noise, and its "
+            "presence the lot by which its device's label is drawn; what else is computed never leaves devices",
         )
 
     def _design(self) -> str:
         return self.design
 
+    def _by_labels(self) -> bool:
+        return self.labels
+
     def _check_params(self) -> None:
         super()._check_params()
         if self.design not in ("A", "S"):
             raise ConfigError(f"design must be A or S, not {self.design!r}")
+        if not isinstance(self.labels, bool):
+            raise ConfigError(f"labels must be True or False, not {self.labels!r}")
+        if self.labels and self.design != "A":
+            raise ConfigError("taste labels belong to design A; drop design or labels")
 
 
 @dataclass(eq=False, repr=False)

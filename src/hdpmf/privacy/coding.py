@@ -25,6 +25,21 @@ MEAN_SHARE = Fraction(1, 50)
 WEIGHT_SCALE = 4
 """Noise on a sum of weights has this scale, over epsilon: a rating's presence costs a quarter of W epsilon there."""
 
+LABEL_SHARE = Fraction(1, 5)
+"""With taste labels: a rating of weight W moves the logit of its device's label by at most W epsilon times this."""
+
+POPULARITY_SCALE = 8
+"""With taste labels: noise on the sums of weights that are released first has this scale, over epsilon."""
+
+LABELLED_WEIGHT_SCALE = 6
+"""With taste labels: the same for the sums of weights that are released after, per label where an item is a head."""
+
+HEAD_WEIGHT = 80
+"""With taste labels: items whose released weight is at least this over epsilon are heads."""
+
+SCORE_UNITS = 64
+"""An item's public score for labels is a whole number from minus to plus this, which stands for 1."""
+
 UNSTATED_LEVELS = 1000
 """A scale without a stated step is cut into so many: ratings are sent to the nearest thousandth of the scale."""
 
@@ -186,11 +201,15 @@ class Channels:
         score: Per item, the weighted coded ratings.
         weight: Per item, the weights.
         total: Once, the weighted ratings themselves (design A only).
+        popularity: Per item, the weights once more, in a round of its own (taste labels only).
+        label_cost: Epsilon per unit of W for what a rating's presence does to its device's label.
     """
 
     score: Channel
     weight: Channel
     total: Channel | None
+    popularity: Channel | None = None
+    label_cost: Fraction = Fraction(0)
 
     @property
     def value_cost(self) -> Fraction:
@@ -199,15 +218,15 @@ class Channels:
 
     @property
     def presence_cost(self) -> Fraction:
-        """Epsilon per unit of W against a rating's presence; equals three quarters of epsilon."""
-        return self._sum("presence_cost")
+        """Epsilon per unit of W against a rating's presence; three quarters of epsilon, or 0.992 with labels."""
+        return self._sum("presence_cost") + self.label_cost
 
     def _sum(self, name: str) -> Fraction:
-        parts = (self.score, self.weight, self.total)
+        parts = (self.score, self.weight, self.total, self.popularity)
         return sum((getattr(part, name) for part in parts if part is not None), Fraction(0))
 
 
-def sum_channels(design: str, coding: Coding, epsilon: float) -> Channels:
+def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
     """The entries of design ``A`` or ``S`` and their noise, exactly (fractions: no rounding in the guarantee)."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
@@ -216,8 +235,15 @@ def sum_channels(design: str, coding: Coding, epsilon: float) -> Channels:
     total = None
     if mean_budget:
         total = _channel(make_ruler(coding.scale), mean_budget)
-    weight = Channel(0, 1, Fraction(WEIGHT_UNITS * WEIGHT_SCALE) / budget)
-    return Channels(_channel(coding, budget - mean_budget), weight, total)
+    score = _channel(coding, budget - mean_budget)
+    if not labels:
+        return Channels(score, _weight_channel(WEIGHT_SCALE, budget), total)
+    weight, popularity = _weight_channel(LABELLED_WEIGHT_SCALE, budget), _weight_channel(POPULARITY_SCALE, budget)
+    return Channels(score, weight, total, popularity, LABEL_SHARE * budget)
+
+
+def _weight_channel(scale: int, budget: Fraction) -> Channel:
+    return Channel(0, 1, Fraction(WEIGHT_UNITS * scale) / budget)
 
 
 def _channel(coding: Coding, budget: Fraction) -> Channel:
@@ -227,6 +253,30 @@ def _channel(coding: Coding, budget: Fraction) -> Channel:
 def weight_units(weights: np.ndarray) -> np.ndarray:
     """Weights in whole 64ths, rounded down: never more than the user allows, and 0 where they allow too little."""
     return np.floor(np.asarray(weights, np.float64) * WEIGHT_UNITS).astype(np.int64)
+
+
+_LABEL_MARGIN = 2.0**-10
+_LONGEST_LOGIT = 16.0
+
+FEWEST_LABEL_EPSILON = 1e-4
+"""Below this epsilon rounding could cost a label more than the margin covers, so there are none."""
+
+
+def rare_label_probability(sums: np.ndarray, epsilon: float) -> np.ndarray:
+    """Taste labels: the probability of the label that a device's sum of scores speaks against, at most one half.
+
+    It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter than that: by a
+    thousandth of every step, which is far more than the arithmetic can be off, so that two devices whose sums differ
+    by d have labels whose probabilities differ by a factor of at most exp(epsilon LABEL_SHARE d) as they are drawn.
+
+    Args:
+        sums: Per device, the sum of weight units times score units: whole numbers.
+        epsilon: Of the survey.
+    """
+    if not epsilon >= FEWEST_LABEL_EPSILON:
+        raise PrivacyError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {epsilon:g}")
+    per_step = epsilon * float(LABEL_SHARE) * (1.0 - _LABEL_MARGIN) / (WEIGHT_UNITS * SCORE_UNITS)
+    return np.asarray(1.0 / (1.0 + np.exp(np.minimum(np.abs(sums) * per_step, _LONGEST_LOGIT))))
 
 
 def bit_probability(entries: np.ndarray, units: np.ndarray, coding: Coding, epsilon: float) -> np.ndarray:

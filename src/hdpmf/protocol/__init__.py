@@ -37,7 +37,7 @@ from hdpmf.protocol.messages import (
     Plan,
     Round,
 )
-from hdpmf.protocol.oneround import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.protocol.oneround import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
 from hdpmf.protocol.schedule import learning_rate_at
 from hdpmf.protocol.wire import Message, decode, encode
 
@@ -50,6 +50,7 @@ __all__ = [
     "CatalogueTable",
     "DeviceCard",
     "Gradients",
+    "Grouping",
     "Here",
     "ItemCounts",
     "ItemFacts",
@@ -57,6 +58,7 @@ __all__ = [
     "Message",
     "Opening",
     "Plan",
+    "Popularity",
     "Ready",
     "Refusal",
     "Reply",

@@ -6,6 +6,14 @@
         Survey            ──────────────────────▶
                           ◀──────────────────────   SumContribution or BitContribution, once in a rating's life
         ItemFacts         ──────────────────────▶   (devices fit their own vectors; nothing is sent back)
+
+With taste labels there is a round before::
+
+        Survey            ──────────────────────▶
+                          ◀──────────────────────   Popularity, once
+        Grouping          ──────────────────────▶   (each device draws its label, once, and keeps it)
+                          ◀──────────────────────   SumContribution, heads per label, once
+        ItemFacts         ──────────────────────▶
 """
 
 from __future__ import annotations
@@ -31,6 +39,7 @@ class Survey(_Message, frozen=True):
         scale_low: Lower end of the public rating scale.
         scale_high: Upper end of it.
         scale_step: Its step, where it has one.
+        labels: Whether heads are summed per taste label (design A only).
     """
 
     design: Literal["A", "S", "L"]
@@ -42,9 +51,11 @@ class Survey(_Message, frozen=True):
     scale_low: float
     scale_high: float
     scale_step: float | None
+    labels: bool = False
 
     def _check(self) -> None:
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
+        self._require(self.design == "A" or not self.labels, "only design A has taste labels")
         self._require(self.n_items >= 1, "n_items must be at least 1")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
@@ -54,12 +65,45 @@ class Survey(_Message, frozen=True):
         self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
 
 
+class Popularity(_Message, frozen=True):
+    """Shard to recommender, through secure aggregation, before labels: per item the weights, with their noise."""
+
+    weights: np.ndarray
+
+    def _check(self) -> None:
+        self._require(self.weights.ndim == 1 and self.weights.dtype == np.int64, "weights must be a vector of int64")
+
+
+class Grouping(_Message, frozen=True):
+    """Recommender to shards: by what devices draw their taste label, and which items are summed per label.
+
+    Whatever a recommender writes here, the guarantee is the same: a score outside its bounds is refused.
+
+    Attributes:
+        scores: Per item a public score in 64ths, from -64 to 64; which items a device rated decides on its label.
+        heads: Positions of the items that are summed per label, ascending.
+    """
+
+    scores: np.ndarray
+    heads: np.ndarray
+
+    def _check(self) -> None:
+        for name in ("scores", "heads"):
+            array = getattr(self, name)
+            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+        self._require(bool((np.abs(self.scores) <= 64).all()), "scores must be from -64 to 64")
+        self._require(bool((np.diff(self.heads) > 0).all()), "heads must be ascending")
+        inside = len(self.heads) == 0 or (self.heads[0] >= 0 and self.heads[-1] < len(self.scores))
+        self._require(bool(inside), "heads must be positions of items")
+
+
 class SumContribution(_Message, frozen=True):
     """Shard to recommender, through secure aggregation: whole numbers, summed over its users, with their noise.
 
     Attributes:
-        scores: Per item, the weighted coded ratings.
-        weights: Per item, the weights.
+        scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices with label 0, and
+            those with label 1 follow after the last item, in the order of the heads.
+        weights: Per item, the weights, in the same order.
         total: The weighted ratings of all items together (0 where the design has none).
     """
 
@@ -134,4 +178,4 @@ class ItemFacts(_Message, frozen=True):
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
 
 
-OneRoundMessage = Survey | SumContribution | BitContribution | ItemFacts
+OneRoundMessage = Survey | Popularity | Grouping | SumContribution | BitContribution | ItemFacts

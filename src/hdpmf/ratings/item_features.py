@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ GENRE_RIDGE = 12.0
 NUMBER_RIDGE = 15.0
 _YEAR = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
 _UNKNOWN_YEAR = 1995
+_SEQUEL = re.compile(r"\b(?:II|III|IV|V|VI|VII|VIII|[2-6])\b")
+_FEWEST_SEQUELS = 10  # below that a column would be about single items
 _MOST_VALUES = 50  # a column of words with more different ones is a title or a name, not a kind
 _ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
 
@@ -46,14 +49,16 @@ class ItemFeatures:
 
     @classmethod
     def of_table(cls, table: ItemTable, items: IdIndex) -> ItemFeatures:
-        """Genres and years of a data set's own item table."""
+        """Genres, years and sequels of a data set's own item table."""
         rows = table.index.find(items.ids)
         known = np.flatnonzero(rows >= 0)
         names = sorted({genre for genres in table.genres for genre in genres if genre.lower() != "unknown"})
         position = {name: at for at, name in enumerate(names)}
         genres = np.zeros((len(items), len(names)))
         years = np.full(len(items), float(_UNKNOWN_YEAR))
+        sequels = np.zeros(len(items))
         for item in known:
+            sequels[item] = bool(_SEQUEL.search(table.titles[rows[item]]))
             for genre in table.genres[rows[item]]:
                 if genre in position:
                     genres[item, position[genre]] = 1.0
@@ -61,6 +66,8 @@ class ItemFeatures:
         columns = [_Columns([f"genre:{name}" for name in names], genres, np.full(len(names), GENRE_RIDGE))]
         if any(year is not None for year in table.years):
             columns.append(_years(years))
+        if sequels.sum() >= _FEWEST_SEQUELS:
+            columns.append(_Columns(["title:sequel"], sequels[:, None], np.array([GENRE_RIDGE])))
         return _joined(columns, "item table")
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ _POINTS = 44
 _SMALLEST = 0.05
 _ITERATIONS = 60
 _CHUNK = 4096  # items at a time: bounds the memory
+_SAMPLE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +36,43 @@ def deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
     Nonparametric maximum likelihood: a distribution on zero and a geometric grid, by expectation maximisation under
     the Laplace likelihood. It needs no assumption about popularity, which differs between catalogues.
     """
-    top = max(float(released.max()), 10.0) * 1.05
-    grid = np.concatenate(([0.0], np.geomspace(_SMALLEST, top, _POINTS)))
-    shares = np.full(len(grid), 1.0 / len(grid))
+    grid = _grid(float(released.max()))
     # Items whose released sum is alike tell the same; a histogram of them makes the iterations cheap.
     centres, counts = _histogram(released, noise_scale)
-    likelihood = np.exp(-np.abs(centres[:, None] - grid) / noise_scale)
+    shares = _spread(np.abs(centres[:, None] - grid) / noise_scale, counts)
+    return _in_chunks(len(released), grid, shares, lambda part: np.abs(released[part, None] - grid) / noise_scale)
+
+
+def deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
+    """The same where each sum was released twice; the second noise may differ between items."""
+    grid = _grid(float(np.minimum(first, second).max()))
+
+    def distance(part: slice) -> np.ndarray:
+        return np.asarray(
+            np.abs(first[part, None] - grid) / first_scale
+            + np.abs(second[part, None] - grid) / second_scale[part, None]
+        )
+
+    # An even sample shows how sums are spread as well as all items do, and bounds the memory.
+    every = slice(None, None, max(len(first) // _SAMPLE, 1))
+    shares = _spread(distance(every), np.ones(len(first[every])))
+    return _in_chunks(len(first), grid, shares, distance)
+
+
+def _grid(largest: float) -> np.ndarray:
+    return np.concatenate(([0.0], np.geomspace(_SMALLEST, max(largest, 10.0) * 1.05, _POINTS)))
+
+
+def _spread(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The distribution on the grid; distances are in scales of the noise."""
+    # Relative to the nearest point: far outside the grid every likelihood would round to zero.
+    likelihood = np.exp(distance.min(1, keepdims=True) - distance)
+    shares = np.full(distance.shape[1], 1.0 / distance.shape[1])
     for _ in range(_ITERATIONS):
         joint = likelihood * shares
         joint *= (counts / np.maximum(joint.sum(1), 1e-300))[:, None]
-        shares = joint.sum(0) / len(released)
-    parts = [
-        _posterior(released[begin : begin + _CHUNK], grid, shares, noise_scale)
-        for begin in range(0, len(released), _CHUNK)
-    ]
-    return Weights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        shares = joint.sum(0) / counts.sum()
+    return shares
 
 
 def _histogram(released: np.ndarray, noise_scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -58,12 +82,13 @@ def _histogram(released: np.ndarray, noise_scale: float) -> tuple[np.ndarray, np
     return values * step, counts
 
 
-def _posterior(
-    released: np.ndarray, grid: np.ndarray, shares: np.ndarray, noise_scale: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    distance = np.abs(released[:, None] - grid)
-    # Relative to the nearest point: far outside the grid every likelihood would round to zero.
-    joint = np.exp(-(distance - distance.min(1, keepdims=True)) / noise_scale) * shares
+def _in_chunks(n: int, grid: np.ndarray, shares: np.ndarray, distance: Callable[[slice], np.ndarray]) -> Weights:
+    parts = [_posterior(distance(slice(begin, begin + _CHUNK)), grid, shares) for begin in range(0, n, _CHUNK)]
+    return Weights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _posterior(distance: np.ndarray, grid: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    joint = np.exp(distance.min(1, keepdims=True) - distance) * shares
     joint /= np.maximum(joint.sum(1, keepdims=True), 1e-300)
     mean = joint @ grid
     square = joint @ grid**2

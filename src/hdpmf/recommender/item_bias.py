@@ -6,6 +6,7 @@ Everything is in stars: a rating scale is mapped to one to five, so that one set
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from hdpmf.privacy.coding import (
 )
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.ratings import RatingScale
-from hdpmf.recommender.deconvolution import deconvolve
+from hdpmf.recommender.deconvolution import Weights, deconvolve
 from hdpmf.recommender.patterns import rating_patterns
 
 STARS = 4.0
@@ -33,13 +34,31 @@ MIDDLE = 3.0
 SPREAD = 0.2
 """Variance of item biases around what their features say, before anything is seen (stars squared)."""
 
-_SPREAD_RANGE = (0.05, 0.5)
-_WEIGHT_RATIO = 0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
-_FEATURE_RIDGE = 1.0
+WEIGHT_RATIO = 0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
 _ROUNDS = 8
 _GRID = np.linspace(-3.5, 3.5, 25)
-_HEAD = 0.25
-_PRIOR_STRENGTH = 30.0
+_CLEAR = 0.25
+
+
+class Spread(NamedTuple):
+    """How a number per item is spread around what features say of it, before anything is seen.
+
+    Attributes:
+        start: Variance.
+        low: The least that it may turn out to be.
+        high: The most.
+        strength: It counts like so many items about which nothing is uncertain, so that a few odd ones do not decide.
+        ridge: How strongly a feature's coefficient is held to zero.
+    """
+
+    start: float
+    low: float
+    high: float
+    strength: float
+    ridge: float
+
+
+BIASES = Spread(SPREAD, 0.05, 0.5, 30.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +76,9 @@ class Observed:
     mean: float
 
 
-def add_up(survey: Survey, contributions: list[SumContribution]) -> Observed:
+def add_up(survey: Survey, contributions: list[SumContribution], n_heads: int = 0) -> Observed:
     """What the secure sum gives: the contributions of all shards together, in real units."""
-    if any(len(one.scores) != survey.n_items for one in contributions):
+    if any(len(one.scores) != survey.n_items + n_heads for one in contributions):
         raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
     ruler = make_ruler(coding.scale)
@@ -94,16 +113,32 @@ def facts_from_sums(
     # The sum of several Laplace noises is reckoned as one of the same variance.
     more = np.sqrt(n_sums)
     if survey.design == "S":
-        return _facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
+        return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
     known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
-    noise_scale = more / (survey.epsilon * float(1 - MEAN_SHARE))
+    bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
+    return item_facts(survey, observed.mean, bias, variance, known.size_biased)
+
+
+def sharp_biases(
+    survey: Survey, observed: Observed, known: Weights, noise: np.ndarray, features: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Design A: biases and how uncertain they are.
+
+    Args:
+        survey: What was asked.
+        observed: Noisy sums.
+        known: What the sums of weights are in truth.
+        noise: Per item, how much more noise its score has than one sum has (as a factor on its scale).
+        features: Public features of the items, one row each, or None.
+    """
+    noise_scale = noise / (survey.epsilon * float(1 - MEAN_SHARE))
     curve = coding_of(survey).curve
     level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
     slopes = curve.slope * known.mean
-    spread = curve.within * _WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2
-    regression = _regress(observed.scores - level * known.mean, slopes, spread + 2.0 * noise_scale**2, features)
-    bias, variance = _posterior(observed.scores, level, known.size_biased, curve, noise_scale, *regression)
-    return _facts(survey, observed.mean, bias, variance, known.size_biased)
+    noise_variance = curve.within * WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2 + 2.0 * noise_scale**2
+    coefficients, spread = regress(observed.scores - level * known.mean, slopes, noise_variance, features)
+    prior = with_constant(features, survey.n_items) @ coefficients
+    return _posterior(observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread)
 
 
 def facts_from_bits(
@@ -129,12 +164,14 @@ def facts_from_bits(
     known += [] if features is None else [features]
     curve = coding.curve
     level = scores.sum() / max(float(precision.sum()), 1e-9)
-    prior, spread = _regress(
-        scores - level * precision, curve.slope * precision, np.maximum(precision, 1e-9), np.column_stack(known)
+    about = np.column_stack(known)
+    coefficients, spread = regress(
+        scores - level * precision, curve.slope * precision, np.maximum(precision, 1e-9), about
     )
+    prior = with_constant(about, n) @ coefficients
     variance = 1.0 / (curve.slope**2 * precision + 1.0 / spread)
     bias = prior + variance * curve.slope * (scores - precision * (level + curve.slope * prior))
-    return _facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
+    return item_facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
 
 
 def _senders(contributions: list[BitContribution]) -> np.ndarray:
@@ -156,7 +193,7 @@ def _mean_from_level(level: float, coding: str) -> float:
 _LEVELS = {"linear": (0.0, 3.0, 0.25), "threshold": (0.06, 3.55, 0.399), "soft": (0.11, 3.55, 0.326)}
 
 
-def _facts(
+def item_facts(
     survey: Survey,
     mean: float,
     bias: np.ndarray,
@@ -164,6 +201,7 @@ def _facts(
     popularity: np.ndarray,
     patterns: np.ndarray | None = None,
 ) -> ItemFacts:
+    """The message to all devices."""
     return ItemFacts(
         catalogue=survey.catalogue,
         mean=mean,
@@ -180,13 +218,17 @@ def _simple(observed: Observed, epsilon: float) -> tuple[np.ndarray, np.ndarray,
     weights = np.maximum(observed.weights, 0.0)
     scores = STARS * observed.scores
     noise = 2.0 * (STARS / epsilon) ** 2 * (1.0 + offset**2 + SPREAD)
-    precision = SPREAD * weights**2 + noise + _WEIGHT_RATIO * weights
+    precision = SPREAD * weights**2 + noise + WEIGHT_RATIO * weights
     bias = SPREAD * weights * (scores - weights * offset) / precision
-    return bias, SPREAD * (noise + _WEIGHT_RATIO * weights) / precision, weights
+    return bias, SPREAD * (noise + WEIGHT_RATIO * weights) / precision, weights
 
 
-def _regress(
-    scores: np.ndarray, slopes: np.ndarray, noise: np.ndarray, features: np.ndarray | None
+def regress(
+    scores: np.ndarray,
+    slopes: np.ndarray,
+    noise: np.ndarray,
+    features: np.ndarray | None,
+    prior: Spread = BIASES,
 ) -> tuple[np.ndarray, float]:
     """Biases on features, by generalised least squares, and the variance that features leave.
 
@@ -195,17 +237,19 @@ def _regress(
         slopes: How much a bias of one star moves it.
         noise: Its variance given the bias.
         features: One row per item, or None for a constant alone.
+        prior: What is known of the spread of biases.
 
     Returns:
-        The expected bias of each item, and the variance of biases around it.
+        The coefficients of a constant and the features, and the variance of biases around what they say.
     """
-    columns = np.ones((len(scores), 1)) if features is None else np.column_stack([np.ones(len(scores)), features])
+    columns = with_constant(features, len(scores))
     design = slopes[:, None] * columns
-    ridge = np.full(columns.shape[1], _FEATURE_RIDGE)
+    ridge = np.full(columns.shape[1], prior.ridge)
     ridge[0] = 1e-3
-    spread = SPREAD
+    spread = prior.start
     # Items that say more about the spread than about the noise; the rest would only add its error.
-    telling = slopes**2 * SPREAD > _HEAD * noise
+    telling = slopes**2 * prior.start > _CLEAR * noise
+    held = prior.strength / prior.start**2
     for _ in range(_ROUNDS):
         variance = noise + slopes**2 * spread
         weighted = design / variance[:, None]
@@ -213,10 +257,13 @@ def _regress(
         residual = scores - design @ coefficients
         information = np.where(telling, (slopes**2 / variance) ** 2, 0.0)
         moments = ((residual**2 - noise) / np.maximum(slopes**2, 1e-12) * information).sum()
-        # A constant counts like so many clear items, so that a few odd ones do not decide.
-        prior = _PRIOR_STRENGTH / SPREAD**2
-        spread = float(np.clip((moments + prior * SPREAD) / (information.sum() + prior), *_SPREAD_RANGE))
-    return columns @ coefficients, spread
+        spread = float(np.clip((moments + held * prior.start) / (information.sum() + held), prior.low, prior.high))
+    return coefficients, spread
+
+
+def with_constant(features: np.ndarray | None, n_items: int) -> np.ndarray:
+    """Features with a column of ones before them."""
+    return np.ones((n_items, 1)) if features is None else np.column_stack([np.ones(n_items), features])
 
 
 def _posterior(
@@ -224,7 +271,7 @@ def _posterior(
     level: float,
     weights: np.ndarray,
     curve: Curve,
-    noise_scale: float,
+    noise_scale: np.ndarray,
     prior: np.ndarray,
     spread: float,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -234,7 +281,7 @@ def _posterior(
     biases = prior[:, None] + np.sqrt(spread) * _GRID
     weights = np.maximum(weights, 1e-3)[:, None]
     distance = scores[:, None] - weights * (level + curve.slope * biases)
-    deviation = np.sqrt(curve.within * _WEIGHT_RATIO * weights)
+    deviation = np.sqrt(curve.within * WEIGHT_RATIO * weights)
     # Log density of Laplace plus normal, without the factors that do not depend on the bias.
     tilt = deviation / noise_scale
     below = distance / noise_scale + log_ndtr(-(distance / deviation + tilt))

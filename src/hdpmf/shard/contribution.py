@@ -8,10 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.privacy.coding import WEIGHT_UNITS, bit_probability, make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.coding import (
+    WEIGHT_UNITS,
+    Channels,
+    Coding,
+    bit_probability,
+    make_coding,
+    make_ruler,
+    rare_label_probability,
+    sum_channels,
+    weight_units,
+)
 from hdpmf.privacy.released import Noise, require_released
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
 from hdpmf.ratings import Ratings
 from hdpmf.shard.outgoing import compose
 
@@ -30,7 +40,7 @@ class OneRoundShard:
     """One or more users on the private side of a one-round design.
 
     A survey that asks for more than was agreed, comes a second time, or differs from the one accepted is refused
-    with a ProtocolError; what has been spent then stays as it was.
+    with a ProtocolError; what has been spent then stays as it was. From the first answer on all of it is spent.
 
     Args:
         ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
@@ -61,6 +71,9 @@ class OneRoundShard:
         self._n_users = ratings.n_users if n_users is None else n_users
         self._survey: Survey | None = None
         self._spent: Spent | None = None
+        self._answered = False
+        self._grouping: Grouping | None = None
+        self._labels: np.ndarray | None = None
         self._n_silent = 0
 
     def __repr__(self) -> str:
@@ -102,48 +115,100 @@ class OneRoundShard:
             )
         self._survey = survey
 
+    def count(self) -> Popularity:
+        """Before labels: how much weight each item has. There is one answer."""
+        survey = self._survey
+        if survey is None or not survey.labels:
+            raise ProtocolError("refused: there is no survey with taste labels to answer")
+        if self._spent is not None:
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        _, channels = self._channels(survey)
+        if channels.popularity is None:
+            raise ProtocolError("refused: this survey has no round before")
+        weights = np.zeros(survey.n_items, np.int64)
+        for block, units in self._blocks():
+            weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(np.int64)
+        weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
+        self._spent = Spent(survey, survey.epsilon)
+        return compose(Popularity, weights=weights)
+
+    def group(self, grouping: Grouping) -> None:
+        """Let every device draw its taste label: once, from which items it rated, never from how."""
+        if self._survey is None or not self._survey.labels or self._spent is None:
+            raise ProtocolError("refused: labels were not agreed on, or come before the items were counted")
+        if self._labels is not None:
+            raise ProtocolError("refused: these devices have drawn their labels; a label is drawn once")
+        if len(grouping.scores) != self._ratings.n_items:
+            raise ProtocolError("refused: the scores are about another item table than the survey was")
+        ratings, sums = self._ratings, np.zeros(self._ratings.n_users)
+        for block, units in self._blocks():  # whole numbers far below 2^53
+            sums += np.bincount(
+                ratings.user_codes[block], units * grouping.scores[ratings.item_codes[block]], ratings.n_users
+            )
+        rare = self._noise.bits(rare_label_probability(sums, self._survey.epsilon))
+        self._labels = (sums > 0) ^ rare
+        self._grouping = grouping
+
     def contribute(self) -> SumContribution | BitContribution:
         """The answer to the accepted survey. There is one."""
         survey = self._survey
         if survey is None:
             raise ProtocolError("there is no survey to answer; accept one first")
-        if self._spent is not None:
+        if self._answered or (self._spent is not None and not survey.labels):
             raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        if survey.labels and self._labels is None:
+            raise ProtocolError("refused: the survey is by taste labels, and these devices have none yet")
         answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
-        self._spent = Spent(survey, survey.epsilon)
+        self._spent, self._answered = Spent(survey, survey.epsilon), True
         return answer
 
     def check(self, facts: ItemFacts) -> ItemFacts:
         """Item facts that belong to the answered survey, or a refusal. Nothing is sent in reply."""
-        if self._spent is None:
+        if not self._answered:
             raise ProtocolError("item facts arrived before the survey was answered")
         if facts.catalogue != self._catalogue or len(facts.bias) != self._ratings.n_items:
             raise ProtocolError("refused: the item facts are about another item table than the survey was")
         return facts
 
-    def _sums(self, survey: Survey) -> SumContribution:
-        ratings, n_items = self._ratings, self._ratings.n_items
+    def _channels(self, survey: Survey) -> tuple[Coding, Channels]:
+        scale = self._ratings.scale
         linear = survey.design == "S"
-        coding = make_ruler(ratings.scale) if linear else make_coding(survey.coding, ratings.scale, survey.epsilon)
+        coding = make_ruler(scale) if linear else make_coding(survey.coding, scale, survey.epsilon)
+        return coding, sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
+
+    def _sums(self, survey: Survey) -> SumContribution:
+        ratings = self._ratings
+        coding, channels = self._channels(survey)
         ruler = make_ruler(ratings.scale)
-        channels = sum_channels(survey.design, coding, survey.epsilon)
-        scores, weights, total = np.zeros(n_items, np.int64), np.zeros(n_items, np.int64), 0
+        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
+        scores, weights, total = np.zeros(size, np.int64), np.zeros(size, np.int64), 0
         silent = 0
         for block, units in self._blocks():
-            items, values = ratings.item_codes[block], ratings.values[block]
+            places, values = self._places(block), ratings.values[block]
             # Whole numbers far below 2^53: the float sums of bincount are exact.
-            scores += np.bincount(items, units * coding.encode(values), n_items).astype(np.int64)
-            weights += np.bincount(items, units, n_items).astype(np.int64)
+            scores += np.bincount(places, units * coding.encode(values), size).astype(np.int64)
+            weights += np.bincount(places, units, size).astype(np.int64)
             if channels.total is not None:
                 total += int((units * ruler.encode(values)).sum())
             silent += int(np.count_nonzero(units == 0))
         n = survey.contributors
-        scores += self._share(channels.score.scale, n, n_items)
-        weights += self._share(channels.weight.scale, n, n_items)
+        scores += self._share(channels.score.scale, n, size)
+        weights += self._share(channels.weight.scale, n, size)
         if channels.total is not None:
             total += int(self._share(channels.total.scale, n, 1)[0])
         self._n_silent = silent
         return compose(SumContribution, scores=scores, weights=weights, total=total)
+
+    def _places(self, block: slice) -> np.ndarray:
+        """The entry of each rating: its item's or, where that is a head and the label is 1, the head's."""
+        items = self._ratings.item_codes[block]
+        if self._grouping is None or self._labels is None:
+            return items
+        heads = self._grouping.heads
+        after = np.full(self._ratings.n_items, -1, np.int64)
+        after[heads] = self._ratings.n_items + np.arange(len(heads))
+        moved = self._labels[self._ratings.user_codes[block]] & (after[items] >= 0)
+        return np.where(moved, after[items], items)
 
     def _share(self, scale: object, contributors: int, size: int) -> np.ndarray:
         """The sum of the shares of this shard's users."""

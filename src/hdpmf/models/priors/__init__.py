@@ -5,6 +5,6 @@ comes from a data set that was declared public; its file says which. It must not
 set that it comes from.
 """
 
-from hdpmf.models.priors.prior import SHIPPED, Prior, load_prior
+from hdpmf.models.priors.prior import POPULARITY, SHIPPED, Labels, Prior, load_prior
 
-__all__ = ["SHIPPED", "Prior", "load_prior"]
+__all__ = ["POPULARITY", "SHIPPED", "Labels", "Prior", "load_prior"]

@@ -22,6 +22,28 @@ SHIPPED = {"films": "films-ml-1m.json", "films-100k": "films-ml-100k.json"}
 _DESCRIBING = ("log count", "log count^2")
 
 
+POPULARITY = "popularity"
+"""In a score: the logarithm of an item's weight."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """What a prior knows for taste labels.
+
+    Attributes:
+        score: What each item feature, and ``popularity``, counts in the public score by which devices draw their
+            labels.
+        prior: How vectors are spread where the labels' contrast is among the columns; None where that is not known.
+    """
+
+    score: dict[str, float]
+    prior: Prior | None
+
+    def weights(self, names: tuple[str, ...]) -> np.ndarray:
+        """What each of these features counts; 0 for one that the score does not know."""
+        return np.array([self.score.get(name, 0.0) for name in names])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
     """A population prior for users' vectors.
@@ -33,6 +55,7 @@ class Prior:
         means: M, from a user's mean columns (and log number of ratings, and its square) to the expected vector.
         covariance: A.
         noise: Variance of a rating around its prediction, in stars squared.
+        labels: What it knows for taste labels, or None.
     """
 
     name: str
@@ -41,6 +64,7 @@ class Prior:
     means: np.ndarray = field(repr=False)
     covariance: np.ndarray = field(repr=False)
     noise: float
+    labels: Labels | None = None
 
     def __post_init__(self) -> None:
         size = len(self.columns)
@@ -78,15 +102,11 @@ class Prior:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON, rounded to what matters."""
-        plain = {
-            "format": FORMAT,
-            "name": self.name,
-            "origin": self.origin,
-            "columns": list(self.columns),
-            "noise": round(self.noise, 5),
-            "means": _rounded(self.means),
-            "covariance": _rounded(np.tril(self.covariance)),
-        }
+        plain = {"format": FORMAT, "name": self.name, "origin": self.origin, **_numbers(self)}
+        if self.labels is not None:
+            inner = self.labels.prior
+            score = {name: float(f"{weight:.4g}") for name, weight in self.labels.score.items()}
+            plain["labels"] = {"score": score, "prior": None if inner is None else _numbers(inner)}
         atomic_write(path, json.dumps(plain, separators=(",", ":"), indent=None).encode())
 
     @classmethod
@@ -105,17 +125,30 @@ class Prior:
             plain = json.loads(content)
             if plain["format"] != FORMAT:
                 raise ModelFileError(f"{label} is a prior in format {plain['format']}; this version reads {FORMAT}")
-            lower = _padded(plain["covariance"])
-            return cls(
-                name=str(plain["name"]),
-                origin=dict(plain["origin"]),
-                columns=tuple(map(str, plain["columns"])),
-                means=np.array(plain["means"], np.float64),
-                covariance=lower + np.tril(lower, -1).T,
-                noise=float(plain["noise"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            name, origin = str(plain["name"]), dict(plain["origin"])
+            labels, found = None, plain.get("labels")
+            if found is not None:
+                inner = None if found["prior"] is None else cls._of_numbers(name, origin, found["prior"])
+                score = {str(column): float(weight) for column, weight in found["score"].items()}
+                labels = Labels(score, inner)
+            return cls._of_numbers(name, origin, plain, labels)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(f"{label} is not a prior; make one with: hdpmf prior learn") from error
+
+    @classmethod
+    def _of_numbers(
+        cls, name: str, origin: dict[str, Any], plain: dict[str, Any], labels: Labels | None = None
+    ) -> Prior:
+        lower = _padded(plain["covariance"])
+        return cls(
+            name=name,
+            origin=origin,
+            columns=tuple(map(str, plain["columns"])),
+            means=np.array(plain["means"], np.float64),
+            covariance=lower + np.tril(lower, -1).T,
+            noise=float(plain["noise"]),
+            labels=labels,
+        )
 
 
 def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
@@ -127,6 +160,15 @@ def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
     if not Path(wanted).exists():
         raise ConfigError(f"there is no prior {os.fspath(wanted)!r}: it is neither a file nor {' or '.join(SHIPPED)}")
     return Prior.read(wanted)
+
+
+def _numbers(prior: Prior) -> dict[str, Any]:
+    return {
+        "columns": list(prior.columns),
+        "noise": round(prior.noise, 5),
+        "means": _rounded(prior.means),
+        "covariance": _rounded(np.tril(prior.covariance)),
+    }
 
 
 def _rounded(matrix: np.ndarray) -> list[list[float]]:
