@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import threading
@@ -14,7 +15,6 @@ from pathlib import Path
 from transport_contract import Network
 
 from hdpmf.federation.deploy import Deployment
-from hdpmf.transport.enrolment import Enrolment
 from hdpmf.transport.flower_recommender import FlowerRecommender
 from hdpmf.transport.keys import NodeKey
 
@@ -40,13 +40,17 @@ class Live:
     folder: Path
     keys: dict[str, NodeKey]
 
-    def enrolment(self, name: str) -> Enrolment:
-        return Enrolment.make(self.recommender.address, self.recommender.authority, self.keys[name])
-
-    def start_device(self, name: str, process: str = "") -> None:
-        path = self.folder / f"{name}.enrolment"
-        path.write_bytes(self.enrolment(name).to_bytes())
-        self.deployment.start(process or name, "scripted_device", name, str(path), str(HEARTBEAT))
+    def start_device(self, name: str) -> None:
+        settings = {
+            "name": name,
+            "address": self.recommender.address,
+            "authority": self.recommender.authority.decode(),
+            "key": self.keys[name].to_bytes().decode(),
+            "heartbeat": HEARTBEAT,
+        }
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps(settings))
+        self.deployment.start(name, "scripted_device", str(path))
 
     def wait_for(self, *names: str) -> None:
         wait_until(lambda: self.recommender.present() >= set(names), f"{names} are connected")

@@ -1,7 +1,8 @@
-"""A device of the contract tests in a process of its own: ``python -m scripted_device NAME ENROLMENT HEARTBEAT``."""
+"""A device of the contract tests in a process of its own: ``python -m scripted_device SETTINGS``, a file of JSON."""
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sys
@@ -10,17 +11,20 @@ from pathlib import Path
 
 from transport_contract import MAX_BYTES, ScriptedDevice
 
-from hdpmf.transport.enrolment import Enrolment
+from hdpmf.transport.flower_device import FlowerDevice
+from hdpmf.transport.keys import NodeKey
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    name, enrolment, heartbeat = sys.argv[1:]
+    settings = json.loads(Path(sys.argv[1]).read_text())
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    device = Enrolment.from_bytes(Path(enrolment).read_bytes()).connect(heartbeat=float(heartbeat), max_bytes=MAX_BYTES)
-    device.serve(ScriptedDevice(name), stop)
+    key = NodeKey.from_bytes(settings["key"].encode())
+    authority = settings["authority"].encode()
+    device = FlowerDevice(settings["address"], authority, key, heartbeat=settings["heartbeat"], max_bytes=MAX_BYTES)
+    device.serve(ScriptedDevice(settings["name"]), stop)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,13 @@
 """A recommender and devices as separate processes on this machine, which start together and end together.
 
+::
+
+    with Deployment(folder / "logs") as deployment:
+        deployment.recommender(folder / "service", "--method", "hdpmf", "--rounds", "20")
+        for name, store in stores.items():
+            deployment.device(name, store, "--once")
+        deployment.wait("recommender", seconds=600)
+
 Every process gets a pipe from this one as its standard input and ends when that closes. So nothing is left behind
 after an error, Ctrl-C or ``kill -9`` of this process.
 """
@@ -8,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +28,9 @@ from typing import Self
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.transport.extras import quiet_environment
 
-STOP_SECONDS = 10.0
+RECOMMENDER = "recommender"
+_STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,28 @@ class Deployment:
         self._children[name] = child
         return child
 
+    def recommender(self, folder: Path, *options: str) -> Child:
+        """``hdpmf recommender serve``: a SuperLink and, as its ServerApp, the service of this folder."""
+        return self.start(RECOMMENDER, "hdpmf", "recommender", "serve", str(folder), *options)
+
+    def device(self, name: str, store: Path, *options: str) -> Child:
+        """``hdpmf device join`` for the device in this store."""
+        return self.start(name, "hdpmf", "device", "join", str(store), *options)
+
+    def wait(self, name: str, seconds: float) -> None:
+        """Until a process has ended well.
+
+        Raises:
+            FederationError: It has not after so many seconds, or it or another process has failed.
+        """
+        end = time.monotonic() + seconds
+        while self._children[name].running:
+            self.check()
+            if time.monotonic() >= end:
+                raise FederationError(f"{name} was not done after {seconds:g} s (log: {self._children[name].log})")
+            time.sleep(_LOOK_SECONDS)
+        self.check()
+
     def child(self, name: str) -> Child:
         """A process by its name, running or not."""
         return self._children[name]
@@ -132,7 +165,7 @@ class Deployment:
         for child in children:
             if child.running:
                 child.process.send_signal(signal.SIGTERM)
-        end = time.monotonic() + STOP_SECONDS
+        end = time.monotonic() + _STOP_SECONDS
         for child in children:
             try:
                 child.process.wait(max(0.0, end - time.monotonic()))
@@ -140,6 +173,12 @@ class Deployment:
                 child.process.kill()
                 child.process.wait()
             _release(child)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now; to be written down where both sides read it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _release(child: Child) -> None:

@@ -117,8 +117,8 @@ class _Heart:
 
     def __init__(self, fleet: Fleet, seconds: float) -> None:
         self._fleet = fleet
-        # Twice per interval: one lost sign of life must not cost the connection.
-        self._seconds = seconds / 2
+        # The server waits for two intervals, so one lost sign of life does not cost the connection.
+        self._seconds = 0.8 * seconds
         self._end = threading.Event()
         self._trouble: TransportError | None = None
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)

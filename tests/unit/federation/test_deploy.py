@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,10 +15,8 @@ import pytest
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.federation.deploy import Deployment, free_port
 
-SLEEP = "import signal, time\nprint('here', flush=True)\ntime.sleep(600)\n"
-STUBBORN = (
-    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(600)\n"
-)
+SLEEP = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
 ORDERLY = (
     "import signal, sys, time\n"
     "def end(*_):\n    print('ended in order', flush=True)\n    sys.exit(0)\n"
@@ -53,11 +52,18 @@ def _runs(pid: int) -> bool:
 
 
 def test_on_the_way_out_everything_is_ended_in_order(modules: Path):
-    with pytest.raises(KeyboardInterrupt), _deployment(modules) as deployment:
-        children = [deployment.start(f"one-{number}", "orderly_module") for number in range(2)]
-        for child in children:
-            _said(deployment, child.name, "here")
-        raise KeyboardInterrupt
+    children = []
+
+    def interrupted() -> None:
+        with _deployment(modules) as deployment:
+            for name in ("one", "two"):
+                children.append(deployment.start(name, "orderly_module"))
+                _said(deployment, name, "here")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(children) == 2
     for child in children:
         assert child.process.returncode == 0
         assert "ended in order" in child.log.read_text()
@@ -84,7 +90,7 @@ def test_waiting_ends_when_the_process_does_or_the_time_is_up(modules: Path):
         deployment.start("one", "done_module")
         deployment.wait("one", 60)
         deployment.start("two", "sleeps_module")
-        with pytest.raises(FederationError, match="not done after 0.2 s"):
+        with pytest.raises(FederationError, match=r"not done after 0\.2 s"):
             deployment.wait("two", 0.2)
 
 
@@ -130,7 +136,5 @@ def test_logs_that_cannot_be_written_are_said(modules: Path):
 
 
 def test_a_free_port_can_be_listened_on():
-    import socket
-
     with socket.create_server(("127.0.0.1", free_port())):
         pass

@@ -1,0 +1,228 @@
+"""The door before the SuperLink: who gets where, how much may be sent, and questions that wait for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hdpmf.transport.gate import RING, SECRET_HEADER, Gate
+
+LETTERS = "/v1/fleet/pull-messages"
+REPLIES = "/v1/runtime/pull-messages"
+ANSWERED = "/v1/fleet/confirm-message-received"
+SECRET = "open sesame"
+
+
+class Server:
+    """What is behind the door: answers what it is given for a path, and counts."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+        self.asked: list[tuple[str, bytes]] = []
+        self.on_ask: Callable[[], None] = lambda: None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        self.asked.append((scope["path"], message.get("body", b"")))
+        body = self.bodies.get(scope["path"], b"")
+        self.on_ask()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Caller:
+    """One request, with a connection that can be hung up."""
+
+    def __init__(self, gate: Gate, path: str, body: bytes = b"x", **headers: str) -> None:
+        headers.setdefault("content-length", str(len(body)))
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        self._scope = {"type": "http", "method": "POST", "path": path, "headers": pairs}
+        self._gate = gate
+        self._parts = [{"type": "http.request", "body": body, "more_body": False}]
+        self._hung_up = asyncio.Event()
+        self.answer: list[Any] = []
+
+    async def call(self) -> tuple[int, bytes]:
+        await self._gate(self._scope, self._receive, self._send)
+        return self.answer[0]["status"], b"".join(one.get("body", b"") for one in self.answer[1:])
+
+    def hang_up(self) -> None:
+        self._hung_up.set()
+
+    async def _receive(self) -> Any:
+        if self._parts:
+            return self._parts.pop(0)
+        await self._hung_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.answer.append(message)
+
+
+def _run(scene: Callable[[Gate, Server], Awaitable[None]], max_bytes: int = 1000) -> None:
+    async def play() -> None:
+        server = Server()
+        await asyncio.wait_for(
+            scene(Gate(server, secret=SECRET, max_bytes=max_bytes), server), 10
+        )  # no patience is as long
+
+    asyncio.run(play())
+
+
+async def _ring(gate: Gate) -> None:
+    status, _ = await Caller(gate, RING, b"", **{SECRET_HEADER: SECRET}).call()
+    assert status == 204
+
+
+@pytest.mark.parametrize("path", [LETTERS, ANSWERED, "/v1/fleet/activate-node", "/v1/fleet/push-object"])
+def test_devices_reach_what_is_for_devices(path: str):
+    async def scene(gate: Gate, server: Server) -> None:
+        server.bodies[path] = b"answer"
+        assert await Caller(gate, path, b"question").call() == (200, b"answer")
+        assert server.asked == [(path, b"question")]
+
+    _run(scene)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/docs",
+        "/v1/control/start-run",
+        REPLIES,
+        "/v1/fleet/get-fab",
+        "/v1/fleet/register-node",
+        RING,
+        "/v1/fleet/../control/start-run",
+        "/v1/fleet/pull-messages/",
+        "//v1/fleet/pull-messages",
+        "/V1/FLEET/pull-messages",
+    ],
+)
+def test_nothing_else_is_reached_without_the_secret(path: str):
+    async def scene(gate: Gate, server: Server) -> None:
+        for headers in ({}, {SECRET_HEADER: ""}, {SECRET_HEADER: SECRET[:-1]}, {"authorization": SECRET}):
+            assert await Caller(gate, path, **headers).call() == (404, b"")
+        assert server.asked == []
+
+    _run(scene)
+
+
+def test_with_the_secret_everything_is_reached():
+    async def scene(gate: Gate, server: Server) -> None:
+        server.bodies["/v1/control/start-run"] = b"started"
+        assert await Caller(gate, "/v1/control/start-run", **{SECRET_HEADER: SECRET}).call() == (200, b"started")
+
+    _run(scene)
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [("1000", 200), ("1001", 413), ("99999999999", 413), ("-1", 411), ("", 411)]
+)
+def test_requests_have_a_length_and_it_is_bounded(length: str, status: int):
+    async def scene(gate: Gate, server: Server) -> None:
+        caller = Caller(gate, "/v1/fleet/push-object", bytes(10), **{"content-length": length})
+        assert (await caller.call())[0] == status
+        assert len(server.asked) == (status == 200)
+
+    _run(scene)
+
+
+def test_a_question_without_patience_is_answered_at_once():
+    async def scene(gate: Gate, server: Server) -> None:
+        for prefer in ("", "wait=0", "wait=x", "wait=nan", "wait=-3", "respond-async"):
+            assert await Caller(gate, LETTERS, prefer=prefer).call() == (200, b"")
+
+    _run(scene)
+
+
+@pytest.mark.parametrize("path", [LETTERS, REPLIES])
+def test_mail_that_is_there_is_handed_over_at_once(path: str):
+    async def scene(gate: Gate, server: Server) -> None:
+        server.bodies[path] = b"mail"
+        assert await Caller(gate, path, prefer="wait=20", **{SECRET_HEADER: SECRET}).call() == (200, b"mail")
+        assert len(server.asked) == 1
+
+    _run(scene)
+
+
+def test_a_question_for_letters_waits_until_the_recommender_rings():
+    async def scene(gate: Gate, server: Server) -> None:
+        callers = [Caller(gate, LETTERS, prefer="wait=20") for _ in range(3)]
+        waiting = [asyncio.create_task(one.call()) for one in callers]
+        while len(server.asked) < 3:
+            await asyncio.sleep(0)
+        server.bodies[LETTERS] = b"letter"
+        assert not any(one.done() for one in waiting)
+        await _ring(gate)
+        assert await asyncio.gather(*waiting) == [(200, b"letter")] * 3
+
+    _run(scene)
+
+
+def test_a_question_for_replies_waits_until_a_device_has_answered():
+    async def scene(gate: Gate, server: Server) -> None:
+        waiting = asyncio.create_task(Caller(gate, REPLIES, prefer="wait=20", **{SECRET_HEADER: SECRET}).call())
+        while not server.asked:
+            await asyncio.sleep(0)
+        await _ring(gate)  # is not for it
+        server.bodies[REPLIES] = b"reply"
+        await Caller(gate, ANSWERED).call()
+        assert await waiting == (200, b"reply")
+
+    _run(scene)
+
+
+def test_a_ring_while_the_question_is_asked_is_not_missed():
+    async def scene(gate: Gate, server: Server) -> None:
+        def deliver() -> None:  # too late for this answer, which is empty already, and before the wait begins
+            server.on_ask = lambda: None
+            server.bodies[LETTERS] = b"letter"
+            gate._bells[LETTERS].ring()
+
+        server.on_ask = deliver
+        assert await Caller(gate, LETTERS, prefer="wait=20").call() == (200, b"letter")
+
+    _run(scene)
+
+
+def test_patience_ends():
+    async def scene(gate: Gate, server: Server) -> None:
+        assert await Caller(gate, LETTERS, prefer="wait=0.05").call() == (200, b"")
+        assert len(server.asked) == 2  # once more at the end
+
+    _run(scene)
+
+
+def test_no_mail_is_fetched_for_who_has_hung_up():
+    async def scene(gate: Gate, server: Server) -> None:
+        caller = Caller(gate, LETTERS, prefer="wait=20")
+        waiting = asyncio.create_task(gate(caller._scope, caller._receive, caller._send))
+        while not server.asked:
+            await asyncio.sleep(0)
+        caller.hang_up()
+        await waiting
+        server.bodies[LETTERS] = b"letter"
+        await _ring(gate)
+        assert len(server.asked) == 1
+        assert caller.answer == []
+
+    _run(scene)
+
+
+def test_a_websocket_is_closed():
+    async def scene(gate: Gate, server: Server) -> None:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await gate({"type": "websocket", "path": LETTERS, "headers": []}, send, send)
+        assert [one["type"] for one in sent] == ["websocket.close"]
+        assert server.asked == []
+
+    _run(scene)
