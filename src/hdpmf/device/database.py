@@ -64,7 +64,8 @@ class Database:
                 isolation_level=None,
                 timeout=_PATIENCE,
                 check_same_thread=False,
-                cached_statements=8 if self.in_memory else 128,  # of thousands of stores, these would fill the memory
+                # Of thousands of stores they would fill the memory; a round needs ten.
+                cached_statements=12 if self.in_memory else 128,
             )
             try:
                 if not make:
@@ -102,7 +103,7 @@ class Database:
 
     def version(self) -> int:
         """A number that changes when another connection has changed the file."""
-        return int(self.execute("PRAGMA data_version")[0][0])
+        return 0 if self.in_memory else int(self.execute("PRAGMA data_version")[0][0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -161,5 +161,7 @@ def _positive(number: float) -> bool:
 
 def _check_matrix(message: _Message, name: str, matrix: np.ndarray) -> None:
     message._require(matrix.ndim == 2 and matrix.dtype == np.float32, f"{name} must be a matrix of float32")
-    # A sum is finite only if every entry is (or if they overflow, which no honest message does).
-    message._require(bool(np.isfinite(matrix.sum(dtype=np.float64))), f"{name} must be finite")
+    # A sum is finite only if every entry is; where it overflows, no honest message was added up.
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = bool(np.isfinite(matrix.sum()))
+    message._require(finite, f"{name} must be finite")

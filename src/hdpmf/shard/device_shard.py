@@ -20,7 +20,7 @@ from hdpmf.protocol import Gradients, Opening, Plan
 from hdpmf.protocol.grid import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.ratings import Ratings
 from hdpmf.shard.h_law import HLaw
-from hdpmf.shard.shard import Shard, draws_of_h
+from hdpmf.shard.shard import Shard, check_finite, draws_of_h
 from hdpmf.shard.stand_in import stand_in_vectors
 from hdpmf.shard.state import ShardState
 
@@ -71,7 +71,9 @@ class DeviceShard(Shard):
         """The noisy gradients, as numbers of float32; where there is no noise, as they are."""
         plan = self._to_answer()
         if self._noise_budget is None:
-            return self._answer(self._spread(self._gradients(plan)))
+            sums = self._gradients(plan)
+            check_finite(sums)
+            return self._answer(self._spread(sums))
         if not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
         return self._answer(self._spread(from_grid(self._units(plan))))
@@ -139,7 +141,7 @@ class DeviceShard(Shard):
         if self._kept_noise is not None:
             return self._kept_noise
         width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
-        part = self._by_item.counts / np.maximum(self._round_raters(), 1)
+        part = self._counts / np.maximum(self._round_raters(), 1)
         scale = laplace_scale(plan.n_factors, width, round_budget) / GRADIENT_STEP
         if len(part) == 0:
             return np.zeros((0, plan.n_factors), np.int64)

@@ -125,7 +125,7 @@ class Shard:
         """How many ratings take part per item."""
         if not self._opened:
             raise ProtocolError("an Opening must come first")
-        return compose(ItemCounts, counts=self._spread(self._by_item.counts))
+        return compose(ItemCounts, counts=self._spread(self._counts))
 
     def _let_in(self, plan: Plan, opening: Opening, entered: Entered) -> None:
         """Lay out the ratings that take part. Only rows of items that are rated here are ever computed with."""
@@ -140,6 +140,8 @@ class Shard:
         self._by_item = group(items, users, entered.target, entered.coefficient, n_rows)
         # The coefficient protects what is sent; the device fits its own vector to all that it knows.
         self._by_user = group(users, items, entered.target, None, self._ratings.n_users)
+        self._counts = self._by_item.counts
+        self._user_roots = np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
         self._kept = entered.kept
         self._noise_budget = opening.noise_budget
         self._opened = True
@@ -184,14 +186,14 @@ class Shard:
             rate = learning_rate_at(plan.learning_rate, message.number - 1, plan.epochs)
             steps = np.full(self._by_user.n_rows, rate, np.float32)
             if plan.scale_steps:
-                steps /= np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
+                steps /= self._user_roots
             batch.step_users(self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers)
         self._V, self._h = V, h
         self._raters = raters
         self._round = message.number
 
     def _check_raters(self, raters: np.ndarray) -> None:
-        if (raters < self._by_item.counts).any():
+        if (raters < self._counts).any():
             raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
         if self._raters is not None and not np.array_equal(raters, self._raters):
             raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
@@ -202,6 +204,7 @@ class Shard:
         sums = self._gradients(plan)
         if self._noise_budget is not None:
             sums = sums + self._noise_shares(plan, self._noise_budget)
+        check_finite(sums)
         return self._answer(self._spread(sums))
 
     def _to_answer(self) -> Plan:
@@ -215,10 +218,6 @@ class Shard:
 
     def _answer(self, table: np.ndarray) -> Gradients:
         """The message with these sums, which answers the round."""
-        with np.errstate(invalid="ignore"):
-            finite = np.isfinite(table.sum(dtype=np.float64))
-        if not finite:
-            raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
         self._answered = self._round
         return compose(Gradients, number=self._round, sums=np.ascontiguousarray(table))
 
@@ -237,7 +236,7 @@ class Shard:
         if self._kept_noise is not None:
             return self._kept_noise
         width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
-        part = self._by_item.counts / np.maximum(self._round_raters(), 1)
+        part = self._counts / np.maximum(self._round_raters(), 1)
         normals = noise.normals((len(part), plan.n_factors))
         if not self._mechanism.needs_h:
             gammas = noise.gammas(k_norm_shape(plan.n_factors, part))
@@ -264,6 +263,14 @@ class Shard:
         if self._plan is None:
             raise ProtocolError("a plan must come first")
         return self._plan
+
+
+def check_finite(gradients: np.ndarray) -> None:
+    """Raise DivergedError where training has run away."""
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(gradients.sum(dtype=np.float64))
+    if not finite:
+        raise DivergedError("the gradients ran away to infinity; use a smaller learning rate")
 
 
 def draws_of_h(plan: Plan) -> int:
