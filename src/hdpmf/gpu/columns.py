@@ -24,11 +24,6 @@ class Columns:
     coefficient: Tensor | None = None
     members: Tensor | None = None
 
-    @property
-    def n(self) -> int:
-        """Ratings."""
-        return int(self.target.shape[-1])
-
     def of_view(self, view: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Target, coefficient and membership (as booleans) in one view."""
         target = self.target[min(view, len(self.target) - 1)]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda", "auto")
 
+_BYTES_PER_RATING = 80
+"""Sorting needs keys, sorted keys and places of 8 bytes each, and the sorted columns beside those given."""
+
 _INSTALL = "pip install 'hdpmf[gpu]'"
 
 
@@ -42,6 +45,14 @@ def gpu() -> torch.device:
     import torch
 
     return torch.device("cuda")
+
+
+def fits(n_ratings: int) -> bool:
+    """Whether so many ratings can be sorted on the GPU, as it is filled now."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    return n_ratings * _BYTES_PER_RATING < free
 
 
 def missing_packages() -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class Side:
 
     Attributes:
         n_rows: Items in the item pass, users in the user pass.
+        n_ratings: Ratings; they may be elsewhere, and come in parts.
         partner: The other side of each rating (int32).
         start: Where each segment begins (int64).
         length: Ratings of each segment (int32).
@@ -37,6 +38,7 @@ class Side:
     """
 
     n_rows: int
+    n_ratings: int
     partner: Tensor
     start: Tensor
     length: Tensor
@@ -78,16 +80,23 @@ def lay_out(
         cache_bytes: Gather from at most about so much at a time.
     """
     block = partners_per_block(n_partners, row_bytes, cache_bytes)
-    group = partners // block * n_rows + rows if block < n_partners else rows
-    key = group.long() * n_partners + partners
-    key, order = torch.sort(key, stable=True)
+    key, order = sort_keys(rows, partners, n_rows, n_partners, block)
     partner = (key % n_partners).int()
-    group = key // n_partners
+    groups, counts = torch.unique_consecutive(key // n_partners, return_counts=True)
     del key
-    groups, counts = torch.unique_consecutive(group, return_counts=True)
-    del group
-    side = _segments(groups, counts, partner, n_rows, segment)
+    side = segments(groups, counts, partner, n_rows, segment)
     return side, [column[..., order].contiguous() for column in columns]
+
+
+def groups_of(rows: Tensor, partners: Tensor, n_rows: int, block: int) -> Tensor:
+    """The number of each rating's group: ratings are sorted by blocks of partners, then by rows."""
+    return (partners // block).long() * n_rows + rows
+
+
+def sort_keys(rows: Tensor, partners: Tensor, n_rows: int, n_partners: int, block: int) -> tuple[Tensor, Tensor]:
+    """Sorted keys (group times number of partners, plus partner) and the places where they were."""
+    key, order = torch.sort(groups_of(rows, partners, n_rows, block) * n_partners + partners, stable=True)
+    return key, order
 
 
 def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE_BYTES) -> int:
@@ -98,20 +107,34 @@ def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE
     return -(-n_partners // blocks) if n_partners else 1
 
 
-def _segments(groups: Tensor, counts: Tensor, partner: Tensor, n_rows: int, segment: int) -> Side:
+def segments(
+    groups: Tensor, counts: Tensor, partner: Tensor, n_rows: int, segment: int = SEGMENT, longest_first: bool = True
+) -> Side:
+    """Cut groups of sorted ratings into segments.
+
+    Args:
+        groups: Numbers of the groups that have ratings.
+        counts: Ratings of each.
+        partner: The other side of each rating, in order.
+        n_rows: How many rows there are.
+        segment: Most ratings in a segment.
+        longest_first: Number segments in the order in which they should be begun; or else by their places.
+    """
+    device = groups.device
     begins = torch.cumsum(counts, 0) - counts
     pieces = (counts + segment - 1) // segment
-    group_of = torch.repeat_interleave(torch.arange(len(groups), device=partner.device), pieces)
-    piece = torch.arange(len(group_of), device=partner.device) - (torch.cumsum(pieces, 0) - pieces)[group_of]
+    group_of = torch.repeat_interleave(torch.arange(len(groups), device=device), pieces)
+    piece = torch.arange(len(group_of), device=device) - (torch.cumsum(pieces, 0) - pieces)[group_of]
     start = begins[group_of] + piece * segment
     length = torch.clamp(counts[group_of] - piece * segment, max=segment)
     row, block = groups[group_of] % n_rows, groups[group_of] // n_rows
-    # Block after block, so that programs that run together share a block; in a block the longest first.
-    schedule = torch.argsort(block * (segment + 1) - length, stable=True)
-    start, length, row = start[schedule], length[schedule], row[schedule]
+    if longest_first:
+        # Block after block, so that programs that run together share a block; in a block the longest first.
+        schedule = torch.argsort(block * (segment + 1) - length, stable=True)
+        start, length, row = start[schedule], length[schedule], row[schedule]
     # A row's segments are summed in the order of their places, whatever the schedule.
     by_place = torch.argsort(start)
     parts = by_place[torch.argsort(row[by_place], stable=True)]
-    first = torch.zeros(n_rows + 1, dtype=torch.int64, device=partner.device)
+    first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
     first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
-    return Side(n_rows, partner, start, length.int(), row.int(), first.int(), parts.int())
+    return Side(n_rows, int(counts.sum()), partner, start, length.int(), row.int(), first.int(), parts.int())

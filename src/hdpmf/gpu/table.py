@@ -37,6 +37,11 @@ class Table:
     n_views: int = 1
 
     @property
+    def device(self) -> torch.device:
+        """Where the ratings are."""
+        return self.users.device
+
+    @property
     def n(self) -> int:
         """Ratings."""
         return len(self.users)

@@ -34,6 +34,32 @@ def residual_sums(side: Side, columns: Columns, runs: Runs, own: Tensor, other: 
     return out
 
 
+def empty_sums(side: Side, factors: Tensor) -> Sums:
+    """Room for the sums of all rows."""
+    return torch.zeros((side.n_rows, *factors.shape[1:]), device=factors.device)
+
+
+def sum_range(
+    side: Side,
+    partner: Tensor,
+    columns: Columns,
+    runs: Runs,
+    own: Tensor,
+    other: Tensor,
+    out: Sums,
+    first_segment: int,
+    end_segment: int,
+    first_rating: int,
+) -> None:
+    """Add some segments to ``out``; ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
+    chosen = slice(first_segment, end_segment)
+    start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
+    count = int(length.sum())
+    one = Side(side.n_rows, count, partner[:count], start, length, row, side.first, side.parts)
+    coefficient = None if columns.coefficient is None else columns.coefficient[:, :count]
+    out += residual_sums(one, Columns(columns.target[:, :count], coefficient), runs, own, other)
+
+
 def plain_sums(side: Side, runs: Runs, columns: Columns, other: Tensor) -> Sums:
     """Per row and run, the sum of the partners' factors."""
     rows = side.row_of_ratings()

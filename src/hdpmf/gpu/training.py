@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hdpmf.errors import ConfigError
 from hdpmf.gpu.batch import BatchSolver
 from hdpmf.gpu.columns import Runs, pad
 from hdpmf.gpu.joint import JointSolver
 from hdpmf.gpu.sequential import SequentialSolver
+from hdpmf.gpu.streaming import Stream, StreamedBatchSolver
 from hdpmf.gpu.table import Table
 
 
@@ -63,7 +65,7 @@ class Training:
     """Runs on one table. Results do not depend on which other runs of the same seed are trained beside them.
 
     Args:
-        table: The ratings, on the device.
+        table: The ratings, on the device or streamed to it.
         recipe: What the runs share.
         cells: The runs; all have the same seed and number of epochs.
         first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
@@ -78,14 +80,14 @@ class Training:
 
     def __init__(
         self,
-        table: Table,
+        table: Table | Stream,
         recipe: Recipe,
         cells: Sequence[Cell],
         first_users: np.ndarray | Tensor,
         first_items: np.ndarray | Tensor,
         engine: ModuleType | None = None,
     ) -> None:
-        device = table.users.device
+        device = table.device
         self._recipe = recipe
         self._epochs = len(cells[0].rates)
         self._runs = Runs(
@@ -96,8 +98,15 @@ class Training:
         )
         self._rates = torch.tensor([cell.rates for cell in cells], dtype=torch.float32, device=device).T.contiguous()
         self.U, self.V = (_first(given, len(cells), device) for given in (first_users, first_items))
-        self._solver: BatchSolver | SequentialSolver | JointSolver
-        if recipe.solver == "batch":
+        self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
+        if isinstance(table, Stream):
+            if recipe.solver != "batch" or recipe.stand_in:
+                raise ConfigError(
+                    "only the batch solver streams ratings, and not with the mechanism 'paid'; this needs all ratings "
+                    "to fit on the GPU"
+                )
+            self._solver = StreamedBatchSolver(table, recipe.n_factors, recipe.scale_steps, engine=engine)
+        elif recipe.solver == "batch":
             self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
         elif recipe.solver == "sequential":
             self._solver = SequentialSolver(table, recipe.n_factors, cells[0].seed, engine)
@@ -113,6 +122,9 @@ class Training:
             if isinstance(solver, BatchSolver):
                 drawn = number if recipe.fresh_noise else 0
                 solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball, recipe.stand_in)
+            elif isinstance(solver, StreamedBatchSolver):
+                drawn = number if recipe.fresh_noise else 0
+                solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball)
             elif isinstance(solver, SequentialSolver):
                 solver.epoch(self.U, self.V, runs, rates, number, recipe.noise, recipe.fresh_noise)
             else:

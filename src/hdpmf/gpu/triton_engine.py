@@ -65,7 +65,7 @@ def sum_range(
         partner if members is None else members,
         runs.view, own, other, out,
         first_segment, first_rating, n_runs, _stride(columns.target), _stride(coefficient),
-        WIDTH=width, TILE=_tile(width, columns.n // max(side.n_rows, 1)),
+        WIDTH=width, TILE=_tile(width, side.n_ratings // max(side.n_rows, 1)),
         WEIGHTED=coefficient is not None, MASKED=members is not None, RESIDUAL=residual,
         num_warps=1,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdpmf.errors import DivergedError
-from hdpmf.gpu.device import gpu
+from hdpmf.gpu.device import fits, gpu
 from hdpmf.models.entry import Entry, enter, first_factors
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.noise import k_norm_scale, laplace_scale
@@ -21,6 +21,7 @@ from hdpmf.protocol import Plan, learning_rate_at
 from hdpmf.ratings import Ratings
 
 if TYPE_CHECKING:
+    from hdpmf.gpu.streaming import Block, Stream
     from hdpmf.gpu.table import Table
     from hdpmf.gpu.training import Cell, Recipe
 
@@ -66,10 +67,11 @@ def device_epochs(
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
     """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
     from hdpmf.gpu.ridge import constrained_ridges
+    from hdpmf.gpu.table import Table
     from hdpmf.gpu.training import Training
 
     entry = enter(train, weights, mechanism, plan, seed)
-    table = table_of(train, entry)
+    table = table_of(train, entry) if fits(len(entry.target)) else stream_of(train, entry)
     recipe = recipe_of(plan, mechanism, entry.budget is not None, h_per_item, solver)
     training = Training(
         table, recipe, [cell_of(plan, mechanism, entry.budget, seed)], *first_factors(train, plan, seed)
@@ -81,7 +83,7 @@ def device_epochs(
                 f"training ran away to infinity with learning rate {plan.learning_rate:g}; use a smaller one"
             )
         vectors: Any = OnDevice(training.U, plan.n_factors)
-        if epoch == plan.epochs and recipe.stand_in:
+        if epoch == plan.epochs and recipe.stand_in and isinstance(table, Table):
             # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
             vectors = constrained_ridges(table, training.V[:, 0, : plan.n_factors], plan.reg).cpu().numpy()
         yield vectors, OnDevice(training.V, plan.n_factors), raters
@@ -89,9 +91,25 @@ def device_epochs(
 
 def table_of(train: Ratings, entry: Entry) -> Table:
     """The ratings that take part, on the GPU."""
+    from hdpmf.gpu.table import Table
+
+    (block,) = blocks_of(train, entry, max(len(entry.target), 1))
+    coefficient = None if block.coefficient is None else block.coefficient[None]
+    return Table(block.users, block.items, block.target[None], train.n_users, train.n_items, coefficient)
+
+
+def stream_of(train: Ratings, entry: Entry) -> Stream:
+    """The ratings that take part, brought to the GPU a part at a time."""
+    from hdpmf.gpu.streaming import AT_A_TIME, Stream
+
+    return Stream(lambda: blocks_of(train, entry, AT_A_TIME), train.n_users, train.n_items, gpu())
+
+
+def blocks_of(train: Ratings, entry: Entry, size: int) -> Iterator[Block]:
+    """The ratings that take part, on the GPU, ``size`` at a time."""
     import torch
 
-    from hdpmf.gpu.table import Table
+    from hdpmf.gpu.streaming import Block
 
     device = gpu()
 
@@ -99,15 +117,15 @@ def table_of(train: Ratings, entry: Entry) -> Table:
         # Arrays of ratings are read-only, which PyTorch cannot express.
         return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device, dtype)
 
-    kept = slice(None) if entry.kept is None else entry.kept
-    return Table(
-        users=put(train.user_codes[kept], torch.int32),
-        items=put(train.item_codes[kept], torch.int32),
-        target=put(entry.target, torch.float32)[None],
-        n_users=train.n_users,
-        n_items=train.n_items,
-        coefficient=None if entry.coefficient is None else put(entry.coefficient, torch.float32)[None],
-    )
+    for begin in range(0, len(entry.target), size):
+        part = slice(begin, begin + size)
+        rows = part if entry.kept is None else entry.kept[part]
+        yield Block(
+            users=put(train.user_codes[rows], torch.int32),
+            items=put(train.item_codes[rows], torch.int32),
+            target=put(entry.target[part], torch.float32),
+            coefficient=None if entry.coefficient is None else put(entry.coefficient[part], torch.float32),
+        )
 
 
 class OnDevice:

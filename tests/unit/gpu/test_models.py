@@ -10,7 +10,7 @@ import pytest
 from gpu_worlds import relative
 
 from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
-from hdpmf.errors import DivergedError, HdpmfError
+from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.gpu import device as devices
 from hdpmf.models import METHODS, make_model
 
@@ -20,6 +20,7 @@ def _pretend(monkeypatch, device):
     """The device of the tests stands for the GPU."""
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
     monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: True)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,22 @@ def test_history_validation_and_early_stopping(world):
     assert stopped.score(test)["mse"] == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["hdpmf", "hdpmf-w", "pdpmf"])
+def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
+    train, _, weights = world
+    given = {"epochs": 3, "rng": 1, "device": "cuda", "learning_rate": 0.05}
+    fitting = make_model(name, **given).fit(train, weights)
+    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: False)
+    monkeypatch.setattr("hdpmf.gpu.streaming.AT_A_TIME", 100)
+    streamed = make_model(name, **given).fit(train, weights)
+    assert relative(streamed.catalogue_.factors, fitting.catalogue_.factors) < 1e-6
+    assert relative(streamed.devices_.vectors, fitting.devices_.vectors) < 1e-6
+    assert np.array_equal(streamed.catalogue_.raters, fitting.catalogue_.raters)
+    for wrong in ({"solver": "sequential"}, {"mechanism": "paid"}):
+        with pytest.raises(ConfigError, match="fit on the GPU"):
+            HDPMF(epochs=1, device="cuda", **wrong).fit(train, weights)
+
+
 def test_running_away_is_noticed(world):
     with pytest.raises(DivergedError, match="learning rate 50"):
         MF(epochs=20, learning_rate=50.0, device="cuda", scale_steps=False, rng=0).fit(world[0])
@@ -124,6 +141,7 @@ import hdpmf.models.device_training as training
 import hdpmf.models.factorization as factorization
 factorization.use_gpu = lambda name: True
 training.gpu = lambda: torch.device("cpu")
+training.fits = lambda n: True
 from hdpmf import HDPMF, MF, synthetic_world
 world = synthetic_world(20, 10, 100, rng=0)
 for model in (HDPMF(epochs=2), HDPMF(epochs=2, mechanism="paid"), MF(epochs=2, solver="sequential")):

@@ -14,6 +14,7 @@ from hdpmf.models.together import Fit, fit_together
 def _pretend(monkeypatch, device):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
     monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: True)
     monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
 
 
