@@ -1,0 +1,253 @@
+"""Whole runs between agents and a recommender: the library's result, whoever holds whom, and a model to go on with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpmf.device.local_model import recommend
+from hdpmf.device.methods import mechanism_of
+from hdpmf.device.predictions import predict
+from hdpmf.errors import PrivacyError
+from hdpmf.kernels.threads import Workers
+from hdpmf.models import make_model
+from hdpmf.privacy import SimulationNoise
+from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.protocol import Accepted, BitContribution, Call, Here, ItemFacts, Ready, Refusal, Round, encode
+from hdpmf.protocol.layout import contribution_from_sum, survey_layout
+from hdpmf.recommender import Recommender
+from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.shard import Shard
+from hdpmf.shard.contribution import OneRoundShard
+
+from .federated import (
+    RUN,
+    TABLE,
+    WEIGHTS,
+    WORLD,
+    Run,
+    Silent,
+    agent_for,
+    ask,
+    enrol,
+    make_store,
+    part,
+    partition,
+    plan_for,
+    refuses,
+    secure_sum,
+    survey_for,
+    terms_for,
+)
+
+
+def library(method):
+    """The library's own training with the same seed, its noise off."""
+
+    class Quiet(SimulationNoise):
+        def normals(self, shape):
+            return np.zeros(shape, np.float32)
+
+        def gammas(self, shapes):
+            return np.zeros(len(shapes))
+
+        def uniforms(self, n):
+            return np.zeros(n)
+
+    plan, mechanism = plan_for(method), mechanism_of(method)
+    shard = Shard(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, Workers(1))
+    recommender = Recommender(plan, mechanism, SimulationNoise(3, 1), h_per_item=True)
+    recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
+    for _ in range(plan.epochs):
+        shard.receive(recommender.next_round())
+        recommender.aggregate([shard.contribute()])
+    last = recommender.next_round()
+    shard.receive(last)
+    return last.item_factors, shard.vectors
+
+
+def agents_of(n, **options):
+    return [agent_for(make_store(ratings=ratings), **options) for ratings in partition(n)]
+
+
+@pytest.mark.parametrize("method", ["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"])
+@pytest.mark.parametrize("n", [1, 5, 18])
+def test_without_noise_any_partition_gives_the_librarys_factors(method, n):
+    agents = agents_of(n)
+    run = Run(agents, method)
+    run.open()
+    factors, vectors = library(method)
+    assert np.abs(run.finish() - factors).max() < 1e-5
+    for agent in agents:
+        model = agent.model
+        users = WORLD.users.find(list(model.users))
+        found = np.frombuffer(model.vectors, np.float32).reshape(len(users), -1)
+        assert np.abs(found - vectors[users]).max() < 1e-4
+
+
+@pytest.mark.parametrize("method", ["mf", "hdpmf", "hdpmf-paid"])
+@pytest.mark.parametrize("n", [3, 9])
+def test_without_noise_secure_sums_give_the_librarys_factors(method, n):
+    run = Run(agents_of(n), method, "sums")
+    run.open()
+    assert np.abs(run.finish() - library(method)[0]).max() < 1e-5
+
+
+@pytest.mark.parametrize("noise", [lambda one: SimulatedNoise(one), lambda one: ReleasedNoise()])
+def test_with_noise_the_whole_conversation_goes_through(noise):
+    agents = [agent_for(make_store(ratings=ratings), noise(one)) for one, ratings in enumerate(partition(6))]
+    for method, view, run in (("hdpmf", "messages", b"a" * 16), ("hdpmf-paid", "sums", b"b" * 16)):
+        played = Run(agents, method, view, run=run)
+        played.open()
+        assert np.isfinite(played.finish()).all()
+
+
+def test_a_real_device_keeps_its_model_and_recommends_by_itself():
+    store = make_store(ratings=part([3]))
+    agent = agent_for(store, ReleasedNoise(), simulation=False, seed=None)
+    run = Run([agent, agent_for(make_store(ratings=part([0, 1, 2])))])
+    run.open()
+    run.finish()
+    user = str(WORLD.users.ids[3])
+    assert len(recommend(store, 5, user=user)) == 5
+    rated = [str(one) for one in part([3]).item_ids.tolist()]
+    predictions = predict(store, [user] * len(rated), rated)
+    assert ((predictions >= 1) & (predictions <= 5)).all()
+    assert predict(store, [user, "nobody"], ["no such item", rated[0]]) == pytest.approx(
+        [part([3]).values.mean(), WORLD.scale.middle]
+    )
+    words = [one.words for one in store.ledger.entries()]
+    assert words[0].startswith("hdpmf with epsilon 0.5. The recommender sees which items this device rated")
+    assert "nominal" in words[0]
+    assert "no finite pure epsilon" in words[0]
+    assert [one.action for one in store.ledger.entries()] == ["agreed", *["sent"] * 4, "received"]
+
+
+def test_predictions_are_those_of_the_library():
+    model = make_model("hdpmf", n_factors=4, epochs=4, learning_rate=0.05, epsilon=0.5, rng=1).fit(WORLD, WEIGHTS)
+    agent = agent_for(make_store())
+    run = Run([agent])
+    run.open()
+    run.finish()
+    kept = agent.model
+    final = Round(
+        number=5, item_factors=model.catalogue_.factors, raters=model.catalogue_.raters.astype(np.int64), h=None
+    )
+    own = type(kept)(
+        recommender="r", run=kept.run, method="hdpmf", view="messages", plan=kept.plan, numbers=encode(final),
+        users=tuple(map(str, WORLD.users.ids.tolist())), vectors=model.devices_.vectors.tobytes(),
+    )  # fmt: skip
+    found = predict(agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own)
+    np.testing.assert_allclose(found, model.predict(WORLD.user_ids, WORLD.item_ids), atol=1e-4)
+
+
+def test_one_round_of_secure_sums_gives_the_librarys_facts():
+    agents = agents_of(9)
+    roster = enrol(agents)
+    run = Run(agents, "hdpmf", terms=terms_for("hdp-sum", "sums"))
+    survey = survey_for()
+    run.tell(run.terms)
+    assert run.tell(survey) == [Ready(number=0)] * 9
+    total = secure_sum(run, roster, 0, survey_layout(survey, 9))
+    answer = contribution_from_sum(survey, 9, total)
+    facts = facts_from_sums(survey, [answer], None)
+    shard = OneRoundShard(WORLD, WEIGHTS, Silent(), epsilon=0.5, catalogue=survey.catalogue, simulation=True)
+    shard.accept(survey)
+    whole = shard.contribute()
+    assert np.array_equal(answer.scores, whole.scores)
+    assert np.array_equal(answer.weights, whole.weights)
+    assert answer.total == whole.total
+    assert run.tell(facts, 1) == [Accepted()] * 9
+    user = str(part([4]).user_ids[0])
+    holder = next(agent for agent in agents if user in agent._store.ratings().users.ids.tolist())
+    assert np.isfinite(predict(holder._store, [user], ["no such item"], model=holder.model)).all()
+    assert [one.action for one in holder._store.ledger.entries()] == ["agreed", "sent", "received"]
+    assert "that is a guarantee" in holder._store.ledger.entries()[0].words
+
+
+def test_one_bit_per_rating():
+    agents = agents_of(3, noise=SimulatedNoise(1))
+    run = Run(agents, "hdpmf", terms=terms_for("hdp-bit"))
+    run.tell(run.terms)
+    survey = survey_for("L")
+    answers = run.tell(survey)
+    assert all(isinstance(one, BitContribution) for one in answers)
+    facts = facts_from_bits(survey, answers, None)
+    assert run.tell(facts, 1) == [Accepted()] * 3
+
+
+def facts_for(**changes):
+    n = WORLD.n_items
+    fields = {
+        "catalogue": terms_for().catalogue, "mean": 3.5, "bias": np.linspace(-1, 1, n).astype(np.float32),
+        "variance": np.full(n, 0.1, np.float32), "popularity": np.ones(n, np.float32),
+        "patterns": np.zeros((n, 0), np.float32),
+    }  # fmt: skip
+    return ItemFacts(**(fields | changes))
+
+
+def test_a_new_device_gets_the_model_without_giving_anything():
+    store = make_store(ratings=part([2]), pin=False)
+    agent = agent_for(store, ReleasedNoise(), simulation=False, seed=None)
+    assert ask(agent, Call()) == Here(catalogue=None, run=None, number=0)
+    assert ask(agent, TABLE) == Accepted()
+    user = str(WORLD.users.ids[2])
+    final = Round(number=5, item_factors=np.ones((30, 4), np.float32), raters=np.ones(30, np.int64), h=None)
+    refuses(agent, final, "protocol", 5)  # without a plan nobody knows what it means
+    assert ask(agent, plan_for()) == Accepted()
+    refuses(agent, Round(number=1, item_factors=final.item_factors, raters=final.raters, h=final.item_factors),
+            "protocol", 1)  # fmt: skip
+    assert ask(agent, final, 5) == Accepted()
+    assert len(recommend(store, 3, user=user)) == 3
+    assert ask(agent, facts_for(), 1, run=b"another run....!") == Accepted()
+    assert recommend(store, 1, user=user)[0].item not in {str(one) for one in part([2]).item_ids.tolist()}
+    assert [(one.action, one.paid) for one in store.ledger.entries()] == [("received", 0.0)] * 2
+    assert store.ledger.spent_total() == 0
+
+
+def test_a_device_without_ratings_adds_its_noise_to_sums_and_nothing_else():
+    empty = WORLD.take(np.zeros(0, np.int64))
+    agents = [agent_for(make_store(ratings=one), SimulatedNoise(1)) for one in (part([0]), part([1]), part([2]), empty)]
+    terms = terms_for("hdpmf-paid", "sums", users=4, minimum=4)
+    run = Run(agents, "hdpmf-paid", "sums", terms=terms)
+    run.open()
+    assert int(run.recommender.raters.sum()) == len(part([0, 1, 2]))
+    run.round()
+    alone = agent_for(make_store(ratings=empty))
+    ask(alone, terms_for())
+    ask(alone, plan_for())
+    refuses(alone, run.recommender.open([]), "unavailable")
+
+
+def test_ratings_given_during_a_run_stay_out_of_it_and_removed_ones_end_it(tmp_path):
+    store = make_store(tmp_path / "a.db", part([5]))
+    agent = agent_for(store)
+    run = Run([agent])
+    run.open()
+    run.round()
+    user = str(WORLD.users.ids[5])
+    rated = {str(one) for one in part([5]).item_ids.tolist()}
+    other = next(str(one) for one in WORLD.items.ids.tolist() if str(one) not in rated)
+    store.rate(other, 5.0, user=user)
+    run.round()
+    assert agent._sessions[RUN]._part.ratings.user_counts().sum() == len(part([5]))
+    store.remove(next(iter(rated)), user=user)
+    message = run.recommender.next_round()
+    refuses(agent, message, "unavailable", message.number)
+
+
+def test_real_devices_have_no_seed():
+    with pytest.raises(PrivacyError, match="ReleasedNoise"):
+        agent_for(make_store(), SimulatedNoise(1), simulation=False, seed=None)
+    with pytest.raises(PrivacyError, match="seed"):
+        agent_for(make_store(), ReleasedNoise(), simulation=False)
+    assert "user" not in repr(agent_for(make_store()))
+
+
+def test_a_recommender_hears_nothing_of_another_ones_run():
+    store = make_store(ratings=part([1]))
+    one, other = agent_for(store, recommender="one"), agent_for(store, recommender="other")
+    ask(one, terms_for())
+    assert ask(one, Call()).run == RUN
+    assert isinstance(ask(other, Call()), Refusal)
+    assert ask(other, Call(), run=b"x" * 16).run is None
