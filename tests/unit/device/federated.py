@@ -17,6 +17,7 @@ from hdpmf.protocol import (
     Gradients,
     Here,
     ItemCounts,
+    ItemFacts,
     Letter,
     Message,
     Plan,
@@ -168,6 +169,17 @@ def survey_for(design: str = "A", **changes: Any) -> Survey:
         "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
     }  # fmt: skip
     return Survey(**(fields | changes))
+
+
+def facts_for(**changes: Any) -> ItemFacts:
+    """Item facts of the world."""
+    n = WORLD.n_items
+    fields = {
+        "catalogue": KNOWN.fingerprint, "mean": 3.5, "bias": np.linspace(-1, 1, n).astype(np.float32),
+        "variance": np.full(n, 0.1, np.float32), "popularity": np.ones(n, np.float32),
+        "patterns": np.zeros((n, 0), np.float32),
+    }  # fmt: skip
+    return ItemFacts(**(fields | changes))
 
 
 def enrol(agents: Sequence[DeviceAgent]) -> Roster:

@@ -13,7 +13,7 @@ from hdpmf.kernels.threads import Workers
 from hdpmf.models import make_model
 from hdpmf.privacy import SimulationNoise
 from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
-from hdpmf.protocol import Accepted, BitContribution, Call, Here, ItemFacts, Ready, Refusal, Round, encode
+from hdpmf.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
 from hdpmf.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.recommender import Recommender
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
@@ -30,6 +30,7 @@ from .federated import (
     agent_for,
     ask,
     enrol,
+    facts_for,
     make_store,
     part,
     partition,
@@ -174,16 +175,6 @@ def test_one_bit_per_rating():
     assert all(isinstance(one, BitContribution) for one in answers)
     facts = facts_from_bits(survey, answers, None)
     assert run.tell(facts, 1) == [Accepted()] * 3
-
-
-def facts_for(**changes):
-    n = WORLD.n_items
-    fields = {
-        "catalogue": terms_for().catalogue, "mean": 3.5, "bias": np.linspace(-1, 1, n).astype(np.float32),
-        "variance": np.full(n, 0.1, np.float32), "popularity": np.ones(n, np.float32),
-        "patterns": np.zeros((n, 0), np.float32),
-    }  # fmt: skip
-    return ItemFacts(**(fields | changes))
 
 
 def test_a_new_device_gets_the_model_without_giving_anything():

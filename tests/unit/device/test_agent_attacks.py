@@ -1,0 +1,435 @@
+"""A recommender that wants more than was agreed on: every attack is refused with its word, and the ledger stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hdpmf.device.policy import Policy
+from hdpmf.device.run_state import MAX_OPEN
+from hdpmf.errors import StorageError
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.protocol import (
+    Accepted,
+    Call,
+    CatalogueTable,
+    Gradients,
+    Here,
+    ItemCounts,
+    Letter,
+    Opening,
+    Refusal,
+    Reply,
+    Round,
+    decode,
+    encode,
+)
+from hdpmf.protocol.wire import MAX_BYTES
+
+from .federated import (
+    KNOWN,
+    OPEN,
+    ROUNDS,
+    RUN,
+    TABLE,
+    WORLD,
+    Run,
+    agent_for,
+    ask,
+    facts_for,
+    letter,
+    make_store,
+    part,
+    plan_for,
+    refuses,
+    survey_for,
+    terms_for,
+)
+
+OTHER_RUN = b"some other run.."
+
+
+@pytest.fixture
+def agent():
+    """A person's device with noise."""
+    return agent_for(make_store(ratings=part([4])), SimulatedNoise(5))
+
+
+@pytest.fixture
+def run(agent):
+    """A run with it that has been opened."""
+    made = Run([agent])
+    made.open()
+    return made
+
+
+def after_one_round(run):
+    """The next round's message, when one has been answered."""
+    run.round()
+    return run.recommender.next_round()
+
+
+@pytest.mark.parametrize(
+    ("policy", "terms"),
+    [
+        (Policy(), terms_for()),  # nominal
+        (Policy(), terms_for("mf")),
+        (replace(OPEN, allow_unprotected=False), terms_for("mf")),
+        (replace(OPEN, methods=("hdp-bit",)), terms_for()),
+        (replace(OPEN, require_sums=True), terms_for()),
+        (replace(OPEN, max_rounds=3), terms_for()),
+        (replace(OPEN, epsilon=0.4), terms_for()),
+        (replace(OPEN, max_epsilon_per_run=0.4), terms_for()),
+        (replace(OPEN, min_participants=19), terms_for("hdpmf-paid", "sums")),
+    ],
+)
+def test_terms_beyond_the_policy(policy, terms):
+    agent = agent_for(make_store(ratings=part([4]), policy=policy))
+    refuses(agent, terms, "policy")
+    assert ask(agent, Call()).run is None
+
+
+def test_the_policy_counts_when_numbers_are_about_to_leave(agent):
+    ask(agent, terms_for())
+    ask(agent, plan_for())
+    agent._store.set_policy(Policy())
+    refuses(agent, Opening(noise_budget=0.5), "policy")
+
+
+def test_another_item_table_is_never_taken(agent):
+    moved = replace(TABLE, ids=tuple(sorted(str(one + 1000) for one in range(30))), integer_ids=False)
+    retitled = replace(TABLE, titles=("x",) * 30)
+    wider = replace(TABLE, scale_high=10.0)
+    for other in (moved, retitled, wider):
+        refuses(agent, other, "protocol")
+    assert ask(agent, TABLE) == Accepted()
+    refuses(agent, terms_for(catalogue="another"), "protocol")
+
+
+def test_terms_come_first_and_once(agent):
+    for message, number in ((Opening(noise_budget=0.5), 0), (survey_for(), 0), (_round(1), 1)):
+        refuses(agent, message, "protocol", number)
+    assert ask(agent, terms_for()) == Accepted()
+    assert ask(agent, terms_for()) == Accepted()  # an exact repeat
+    for changed in (terms_for(epsilon=0.6), terms_for(rounds=5), terms_for("hdp-bit"), terms_for(users=99)):
+        refuses(agent, changed, "protocol")
+    refuses(agent, Opening(noise_budget=0.5), "protocol")
+    refuses(agent, survey_for(), "protocol")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 5.0}, {"epsilon": 0.1}, {"epochs": ROUNDS + 1}, {"mechanism": "none"}, {"mechanism": "weight"},
+        {"n_items": 29}, {"scale_high": 4.0}, {"scale_low": 0.0}, {"n_factors": 10_000_000},
+    ],
+)  # fmt: skip
+def test_a_plan_that_is_not_what_the_terms_say(agent, changes):
+    ask(agent, terms_for())
+    refuses(agent, plan_for(**changes), "protocol")
+    assert ask(agent, plan_for()) == Accepted()
+    refuses(agent, plan_for(learning_rate=0.1), "protocol")  # nor may it change
+
+
+def test_noise_that_stays_the_same_hides_nothing():
+    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, allow_unprotected=False)))
+    ask(agent, terms_for())
+    refuses(agent, plan_for(fresh_noise=False), "policy")
+
+
+@pytest.mark.parametrize("budget", [None, 0.6, 50.0, 0.4])
+def test_another_noise_budget(agent, budget):
+    ask(agent, terms_for())
+    ask(agent, plan_for())
+    refuses(agent, Opening(noise_budget=budget), "protocol")
+    assert isinstance(ask(agent, Opening(noise_budget=0.5)), ItemCounts)
+
+
+def _round(number, **changes):
+    rng = np.random.default_rng(0)
+    fields = {
+        "number": number, "item_factors": np.zeros((30, 4), np.float32), "raters": np.full(30, 9),
+        "h": rng.exponential(size=(30, 4)).astype(np.float32) + np.float32(0.1),
+    }  # fmt: skip
+    return Round(**(fields | changes))
+
+
+H = _round(1).h
+ATTACKS = {
+    "no h": {"h": None},
+    "h is zero": {"h": np.zeros((30, 4), np.float32)},
+    "h is tiny": {"h": np.full((30, 4), 1e-20, np.float32)},
+    "h is small too often": {"h": np.full((30, 4), 1e-6, np.float32)},
+    "one h is zero": {"h": np.where(np.arange(30)[:, None] == 7, np.float32(0), H)},
+    "more raters than users": {"raters": np.full(30, WORLD.n_users + 1)},
+    "a million raters": {"raters": np.full(30, 10**6)},
+    "nobody has rated": {"raters": np.zeros(30, np.int64)},
+    "fewer items": {"item_factors": np.zeros((29, 4), np.float32), "raters": np.full(29, 9), "h": H[:29]},
+    "more factors": {"item_factors": np.zeros((30, 5), np.float32), "h": np.ones((30, 5), np.float32)},
+    "beyond the end": {"number": ROUNDS + 2},
+    "huge factors": {"item_factors": np.tile(np.array([1e36, -1e36, 1e36, -1e36], np.float32), (30, 1))},
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_round_that_would_weaken_the_noise(agent, run, name):
+    bad = _round(**({"number": 1} | ATTACKS[name]))
+    refuses(agent, bad, "protocol", bad.number)
+    assert isinstance(ask(agent, _round(1), 1), Gradients)  # and the run goes on
+
+
+def test_numbers_that_are_none_do_not_even_make_a_message(agent, run):
+    for field in ("item_factors", "h"):
+        good = encode(_round(1))
+        spoiled = np.array(getattr(_round(1), field))
+        spoiled[3, 2] = 12345.678
+        marked = encode(_round(1, **{field: spoiled}))
+        bad = marked.replace(np.float32(12345.678).tobytes(), np.float32(np.nan).tobytes())
+        assert bad != marked != good
+        _refused(agent, letter(bad, 1), "protocol")
+
+
+def _refused(agent, data, reason):
+    before = agent._store.ledger.entries()
+    reply = decode(agent.answer(data))
+    assert isinstance(reply, Reply)
+    assert decode(reply.body) == Refusal(reason=reason)
+    assert agent._store.ledger.entries() == before
+
+
+def test_an_old_round_from_a_restored_backup(agent, run):
+    second = after_one_round(run)
+    first = _round(1)
+    refuses(agent, first, "protocol", 1)  # other factors, other h, the same number
+    assert isinstance(ask(agent, second, 2), Gradients)
+    for changed in (
+        replace(second, h=second.h * np.float32(1.01)),
+        replace(second, item_factors=second.item_factors + np.float32(0.01)),
+        first,
+    ):
+        refuses(agent, changed, "protocol", changed.number)
+
+
+def test_an_exact_repeat_gets_the_same_bytes_and_no_new_noise(agent, run):
+    message = run.recommender.next_round()
+    data = letter(message, message.number)
+    replies = {agent.answer(data) for _ in range(4)}
+    assert len(replies) == 1
+    assert len([one for one in agent._store.ledger.entries() if one.action == "sent"]) == 1
+    later = run.recommender
+    later.aggregate([decode(decode(replies.pop()).body)])
+    following = later.next_round()
+    assert isinstance(ask(agent, following, 2), Gradients)
+    _refused(agent, data, "protocol")  # the outbox holds the last round only
+
+
+def test_changed_numbers_of_raters(agent, run):
+    message = run.recommender.next_round()
+    assert isinstance(ask(agent, message, 1), Gradients)
+    refuses(agent, _round(2, raters=message.raters + 1), "protocol", 2)
+
+
+def test_a_letter_of_another_job(agent, run):
+    message = run.recommender.next_round()
+    for wrong in (0, 2, 99):
+        refuses(agent, message, "protocol", wrong)
+    refuses(agent, plan_for(), "protocol", 1)
+    refuses(agent, message, "protocol", 1, run=OTHER_RUN)
+    assert isinstance(ask(agent, message, 1), Gradients)
+
+
+def test_a_run_that_is_over_does_not_begin_again(agent, run):
+    run.finish()
+    refuses(agent, terms_for(epsilon=0.1), "protocol")
+    refuses(agent, plan_for(learning_rate=1.0), "protocol")
+    refuses(agent, _round(2), "protocol", 2)
+    refuses(agent, Opening(noise_budget=0.1), "protocol")
+
+
+def test_budgets_run_out_over_runs_and_recommenders():
+    store = make_store(ratings=part([4]))
+    one, other = agent_for(store, recommender="one"), agent_for(store, recommender="other")
+    for place, (agent, name) in enumerate(((one, b"run 1..........."), (other, b"run 2...........")), start=1):
+        ask(agent, terms_for(), run=name)
+        ask(agent, plan_for(), run=name)
+        assert isinstance(ask(agent, Opening(noise_budget=0.5), run=name), ItemCounts)
+        paid = sum(entry.paid for entry in store.ledger.entries())
+        assert paid == pytest.approx(place * 0.5 * store.weights().for_ratings(store.ratings()).sum())
+    for agent in (one, other):
+        name = bytes([65 + (agent is one)]) * 16
+        ask(agent, terms_for(), run=name)
+        ask(agent, plan_for(), run=name)
+        refuses(agent, Opening(noise_budget=0.5), "budget", run=name)
+    assert store.ledger.remaining(store.ratings(), store.weights(), store.policy).max() == pytest.approx(0, abs=1e-9)
+
+
+def test_only_ratings_that_can_pay_take_part():
+    store = make_store(ratings=part([4]))
+    agent = agent_for(store)
+    first = store.ratings().take(np.arange(3))
+    items = [str(one) for one in first.item_ids.tolist()]
+    ask(agent, terms_for(epsilon=1.0), run=OTHER_RUN)
+    ask(agent, plan_for(epsilon=1.0), run=OTHER_RUN)
+    spare = {str(one) for one in store.ratings().item_ids.tolist()} - set(items)
+    user = str(first.users.ids[0])
+    records = {(one.user, one.item): one.value for one in store.records()}
+    for item in spare:
+        store.remove(item, user=user)
+    ask(agent, Opening(noise_budget=1.0), run=OTHER_RUN)
+    for item in spare:
+        store.rate(item, records[user, item], user=user)
+    ask(agent, terms_for())
+    ask(agent, plan_for())
+    counts = ask(agent, Opening(noise_budget=0.5)).counts
+    assert counts.sum() == len(spare)
+
+
+def test_max_total_is_a_budget_too():
+    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, max_total=0.01)))
+    ask(agent, terms_for())
+    ask(agent, plan_for())
+    refuses(agent, Opening(noise_budget=0.5), "budget")
+    assert ask(agent, Call()) == Here(catalogue=KNOWN.fingerprint, run=RUN, number=0)
+
+
+def test_two_recommenders_with_one_run_number():
+    """The second one must not go on with what the first has agreed on."""
+    store = make_store(ratings=part([4]))
+    one, other = agent_for(store, recommender="one"), agent_for(store, recommender="other")
+    for message in (terms_for(), plan_for(), Opening(noise_budget=0.5)):
+        ask(one, message)
+    for message, number in ((terms_for(), 0), (_round(1), 1), (plan_for(), 0)):
+        refuses(other, message, "protocol", number)
+    assert isinstance(ask(one, _round(1), 1), Gradients)
+
+
+def test_two_processes_that_answer_for_one_device():
+    """Should two agents of one name get at a store, only one of them answers a round."""
+    store = make_store(ratings=part([4]))
+    one, twin = agent_for(store), agent_for(store)
+    for message in (terms_for(), plan_for(), Opening(noise_budget=0.5)):
+        ask(one, message)
+    assert isinstance(ask(twin, _round(1), 1), Gradients)
+    refuses(one, _round(1, item_factors=np.ones((30, 4), np.float32)), "protocol", 1)
+    assert isinstance(ask(one, _round(2), 2), Gradients)
+    refuses(twin, _round(2, item_factors=np.ones((30, 4), np.float32)), "protocol", 2)
+
+
+def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(agent, run):
+    for one in range(3 * MAX_OPEN):
+        assert ask(agent, terms_for(), run=one.to_bytes(16, "big")) == Accepted()
+    rows = agent._store._database.execute("SELECT count(*) FROM states")
+    assert rows[0][0] <= MAX_OPEN
+    message = run.recommender.next_round()
+    assert isinstance(ask(agent, message, 1), Gradients)
+
+
+def test_a_device_with_many_paid_runs_is_busy():
+    agent = agent_for(make_store(ratings=part([4])))
+    for one in range(MAX_OPEN):
+        name = one.to_bytes(16, "big")
+        ask(agent, terms_for(epsilon=0.01), run=name)
+        ask(agent, plan_for(epsilon=0.01), run=name)
+        assert isinstance(ask(agent, Opening(noise_budget=0.01), run=name), ItemCounts)
+    refuses(agent, terms_for(), "busy")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 2.0}, {"epsilon": 0.1}, {"contributors": 19}, {"contributors": 10**6}, {"n_items": 29},
+        {"catalogue": "other"}, {"scale_high": 6.0}, {"design": "L"},
+    ],
+)  # fmt: skip
+def test_a_survey_that_is_not_what_the_terms_say(changes):
+    agents = [agent_for(make_store(ratings=part([one]))) for one in range(3)]
+    run = Run(agents, "hdpmf-paid", "sums", terms=terms_for("hdp-sum", "sums", users=3, minimum=3))
+    run.tell(run.terms)
+    good = survey_for(contributors=3)
+    refuses(agents[0], replace(good, **changes), "protocol")
+    assert agents[0]._store.ledger.spent_total() == 0
+    ask(agents[0], good)
+    refuses(agents[0], replace(good, coding="linear"), "protocol")
+
+
+def test_a_second_survey_is_paid_for_again_or_refused():
+    agent = agent_for(make_store(ratings=part([4])), SimulatedNoise(1))
+    for name in (b"1" * 16, b"2" * 16):
+        ask(agent, terms_for("hdp-bit"), run=name)
+        assert len(ask(agent, survey_for("L"), run=name).plus) > 0
+    ask(agent, terms_for("hdp-bit"), run=b"3" * 16)
+    refuses(agent, survey_for("L"), "budget", run=b"3" * 16)
+
+
+def test_item_facts_of_other_items(agent):
+    for bad in (facts_for(catalogue="other"), facts_for(bias=np.zeros(3, np.float32), variance=np.zeros(3, np.float32),
+                popularity=np.zeros(3, np.float32), patterns=np.zeros((3, 0), np.float32))):  # fmt: skip
+        refuses(agent, bad, "protocol", 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"\xc1", b"hello", bytes(100), encode(Call()), encode(terms_for()),
+        encode(Reply(run=RUN, number=0, part="job", body=b"")), letter(b""), letter(b"\x93\x01\x02\x03"),
+        letter(encode(ItemCounts(counts=np.zeros(30, np.int64)))), letter(encode(Letter(run=RUN, number=0, part="job",
+        body=b""))), letter(encode(Gradients(number=1, sums=np.zeros((1, 1), np.float32)))),
+    ],
+)  # fmt: skip
+def test_what_is_no_letter_or_no_message(agent, run, data):
+    _refused(agent, data, "protocol")
+    _refused(agent, letter(b"x", kind="sum"), "secure-sum")
+    assert isinstance(ask(agent, _round(1), 1), Gradients)
+
+
+def test_what_is_too_long_is_not_even_read(agent, monkeypatch):
+    class Long(bytes):
+        def __len__(self):
+            return MAX_BYTES + 1
+
+    _refused(agent, Long(b"x"), "protocol")
+
+
+def test_a_full_disk(agent, run, monkeypatch):
+    def full(*_):
+        raise StorageError("nothing was written: the disk refused")
+
+    good = _round(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(agent._store, "put_reply", full)
+        refuses(agent, good, "storage", 1)
+    # What was half done is forgotten: the round is still to be answered, once.
+    assert isinstance(ask(agent, good, 1), Gradients)
+    refuses(agent, _round(1, item_factors=np.ones((30, 4), np.float32)), "protocol", 1)
+
+
+def test_refusals_tell_a_word_and_the_log_no_rating():
+    said = []
+    agent = agent_for(make_store(ratings=part([4])), log=said.append)
+    run = Run([agent])
+    run.open()
+    for name in ATTACKS:
+        ask(agent, _round(**({"number": 1} | ATTACKS[name])), 1)
+    assert len(said) >= len(ATTACKS) - 1
+    for rating in part([4]).item_ids.tolist():
+        assert not any(f"item {rating}" in line for line in said)
+
+
+def test_items_with_few_raters_stay_out():
+    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, min_raters=12)), SimulatedNoise(3))
+    run = Run([agent])
+    run.open()
+    raters = np.where(np.arange(30) % 2, 15, 11)
+    sums = ask(agent, _round(1, raters=raters), 1).sums
+    assert not sums[raters < 12].any()
+    rated = np.isin(np.arange(30), part([4]).item_codes) & (raters >= 12)
+    assert sums[rated].any(axis=1).all()
+
+
+def test_a_catalogue_that_cannot_be_one():
+    agent = agent_for(make_store(ratings=part([4]), pin=False))
+    unsorted = CatalogueTable(ids=("b", "a"), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    refuses(agent, unsorted, "protocol")
+    refuses(agent, plan_for(), "protocol")
+    refuses(agent, terms_for(), "protocol")
