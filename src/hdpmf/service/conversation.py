@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ class Conversation:
         for attempt in range(self.pace.attempts):
             if attempt:
                 self.sleep(self.pace.pause)
-            missing = (self.mailroom.present() & set(devices)) - answered
+            missing = self.wait_for(devices, answered) - answered
             for device, answer in self.mailroom.ask(missing, number, message, self.pace.deadline, *expected):
                 reason = take(device, answer)
                 if reason is None:
@@ -143,6 +144,20 @@ class Conversation:
                 return answered
             self.log(f"{self.enrolled.count_users(answered)} of {self.settings.minimum} users needed have answered")
         raise self.too_few(answered, number)
+
+    def wait_for(self, devices: Collection[str], besides: Collection[str] = ()) -> frozenset[str]:
+        """Those of the devices that are connected; waits up to a deadline for enough of them to come back.
+
+        After a restart of the recommender nobody is there for a while.
+        """
+        wanted = frozenset(devices)
+        here = self.mailroom.present() & wanted
+        looks = math.ceil(self.pace.deadline / self.pace.look)
+        while looks > 0 and not self.enough(here.union(besides)):
+            self.sleep(self.pace.look)
+            here = self.mailroom.present() & wanted
+            looks -= 1
+        return here
 
     def too_few(self, devices: Collection[str], number: int) -> FederationError:
         """The error that ends a run for now."""

@@ -171,3 +171,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise ConfigError(f"{name} must be 0 or more seconds, not {getattr(self, name)}")
         if self.deadline == 0 or self.attempts < 1 or self.neighbours < 2 or self.neighbours % 2:
             raise ConfigError("deadline must be above 0, attempts at least 1 and neighbours even and at least 2")
+
+    @property
+    def look(self) -> float:
+        """Seconds between looks at who is there."""
+        return min(max(self.pause, 0.1), self.deadline)

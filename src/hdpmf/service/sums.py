@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -9,7 +10,15 @@ import numpy as np
 
 from hdpmf.errors import FederationError, SecureSumError
 from hdpmf.protocol.layout import SumLayout
-from hdpmf.secure_sum import SecureSumServer, ToDevice, decode_to_device, decode_to_recommender, encode, propose
+from hdpmf.secure_sum import (
+    SecureSumServer,
+    ToDevice,
+    ToRecommender,
+    decode_to_device,
+    decode_to_recommender,
+    encode,
+    propose,
+)
 from hdpmf.secure_sum.messages import SumPlan
 from hdpmf.secure_sum.plan import smallest_threshold
 from hdpmf.service.conversation import Conversation
@@ -154,24 +163,44 @@ class _Session:
 
     def conduct(self, number: int) -> Summed:
         """The rest of the conversation."""
-        run, server = self._run, self._server
-        enrolled, mailroom = run.enrolled, run.mailroom
+        enrolled, server = self._run.enrolled, self._server
         while self._outgoing:
-            waiting = server.waiting
-            letters = {enrolled.device(one): message for one, message in self._outgoing.items() if one in waiting}
-            if letters:
-                for device, answer, data in mailroom.ask_in_sum(letters, number, run.pace.deadline):
-                    try:
-                        server.receive(enrolled.place(device), answer)
-                    except SecureSumError:
-                        mailroom.refused("secure-sum")
-                    else:
-                        self._log.take(enrolled.place(device), data)
+            self._step(number)
             self._log.close_step()
             self._outgoing = self._advance()
         result = server.result
         devices = frozenset(map(enrolled.device, result.survivors))
         return Summed(result.total, devices, server.plan.n_participants)
+
+    def _step(self, number: int) -> None:
+        """One step: everyone gets a letter. Where too few answer, the silent ones get it again, up to a deadline.
+
+        A device that was cut off, or all of them after a restart of the recommender, may be back in a moment; a device
+        answers the same letter with the same bytes.
+        """
+        run, server, mailroom = self._run, self._server, self._run.mailroom
+        spoke: set[str] = set()
+        for look in range(math.ceil(run.pace.deadline / run.pace.look)):
+            if look:
+                run.sleep(run.pace.look)
+            waiting = {run.enrolled.device(one): self._outgoing[one] for one in server.waiting}
+            here = mailroom.present() - spoke
+            letters = {device: message for device, message in waiting.items() if device in here}
+            if letters:
+                for device, answer, data in mailroom.ask_in_sum(letters, number, run.pace.deadline):
+                    self._take(run.enrolled.place(device), answer, data)
+                spoke |= mailroom.heard
+            answered = len(self._outgoing) - len(server.waiting)
+            if answered >= server.plan.minimum or spoke >= waiting.keys():
+                return
+
+    def _take(self, place: int, answer: ToRecommender, data: bytes) -> None:
+        try:
+            self._server.receive(place, answer)
+        except SecureSumError:
+            self._run.mailroom.refused("secure-sum")
+        else:
+            self._log.take(place, data)
 
     def _advance(self) -> dict[int, ToDevice]:
         try:

@@ -66,7 +66,7 @@ def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("view", "step"), [("messages", 3), ("sums", 5)])
+@pytest.mark.parametrize(("view", "step"), [("messages", 7), ("sums", 9)])
 def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
     make_world: Callable[..., Any], tmp_path: Path, view: Any, step: int
 ) -> None:
@@ -157,7 +157,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Letter], bytes]]] = {
     ),
     "enormous": (
         "range",
-        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.full((40, 3), 3e38, np.float32)))),
+        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.full((40, 3), 1e30, np.float32)))),
     ),
     "a refusal": ("policy", lambda letter: _reply(letter, encode(Refusal(reason="policy")), part="refusal")),
     "a bad refusal": ("malformed", lambda letter: _reply(letter, encode(Accepted()), part="refusal")),
@@ -288,3 +288,29 @@ def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], t
 
     with pytest.raises(SecureSumError):
         go_on(world, tmp_path, InProcessNetwork({name: leaving(one) for name, one in world.answers.items()}))
+
+
+def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Killed when vectors had been sent: with nobody there yet, closing the step would lose the survey for good."""
+    settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
+    world = make_world(settings, [1] * 6)
+    with pytest.raises(Killed):
+        # Call, items, terms, survey; keys, shares; then a part of the vectors.
+        go_on(world, tmp_path, Deadly(world.answers, 4 * 6 + 2 * 6 + 3))
+    network = InProcessNetwork({})
+    looks = 0
+
+    def come_back(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks <= 6:
+            network.attach(world.devices[looks - 1].name, world.devices[looks - 1].answer)
+
+    outcome = conduct(
+        settings, world.table, world.enrolled, network, run=b"r" * 16, files=RunFolder(tmp_path), pace=PACE,
+        sleep=come_back,
+    )  # fmt: skip
+    assert outcome.summary["users"] == 6
+    assert looks >= 6
