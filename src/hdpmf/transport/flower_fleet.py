@@ -283,6 +283,15 @@ def record_of(data: bytes, token: str = "") -> Any:
     return RecordDict({RECORD: ConfigRecord({FIELD: data, "token": token})})
 
 
+def bytes_of(message: Any) -> bytes:
+    """The bytes in a whole message; ValueError if there are none."""
+    record = message.content.config_records.get(RECORD)
+    data = None if record is None else record.get(FIELD)
+    if not isinstance(data, bytes):
+        raise ValueError("not a message of ours")
+    return data
+
+
 def data_part(tree: Any) -> str:
     """Name of the part of a message that has the bytes: the message has one record, which has one set of values.
 
