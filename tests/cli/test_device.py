@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -432,3 +434,23 @@ def test_join_twice_at_a_time(path: Path, call: Call) -> None:
         ended = call("device", "join", path, "films.example:9443", "--json")
     assert ended.code == 8
     assert "in use" in ended.json["error"]["message"]
+
+
+def test_without_the_federation_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    script = (
+        "import sys\nsys.modules['cryptography'] = None\n"
+        "from hdpmf.cli.main import run\nrun(['device', 'init', sys.argv[1], '--json'])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, tmp_path / "store"], capture_output=True, text=True)
+    assert ended.returncode == 9, ended.stderr
+    assert "hdpmf[federation]" in json.loads(ended.stdout)["error"]["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_stays_light() -> None:
+    script = (
+        "import sys\nimport hdpmf.cli.main\n"
+        "print([name for name in ('numpy', 'cryptography', 'flwr', 'sqlite3', 'msgspec') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"

@@ -218,6 +218,7 @@ class Database:
         run("PRAGMA journal_mode = WAL").fetchall()
         # FULL: what is committed is on the disk, also if the power fails, before anything is sent.
         run("PRAGMA synchronous = FULL")
+        run("PRAGMA cache_size = -65536")  # 64 MB, where there is so much to keep: a silo's many ratings
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

@@ -198,11 +198,10 @@ class Ledger:
 
     def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
         """Weights as they are in the store now, whatever table the caller holds."""
-        own = {(one.user, one.item): one.weight for one in self._rated.weighed()}
-        try:
-            return np.array([own[pair] for pair in zip(users, items, strict=True)], np.float64)
-        except KeyError:
-            raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged") from None
+        found = self._rated.weights_of(zip(users, items, strict=True))
+        if bool(np.isnan(found).any()):
+            raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
+        return found
 
     def _spent_by(self, ratings: Ratings) -> np.ndarray:
         return self._look_up(ratings, self._sums("pair"))

@@ -7,6 +7,7 @@ from hashlib import sha256
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
 
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.protocol.catalogue import KnownItems, known_items
@@ -35,13 +36,12 @@ class PinnedCatalogue:
     def __repr__(self) -> str:
         return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
 
-    def fits(self, value: float) -> bool:
-        """Whether a rating is on the scale, and on one of its steps."""
+    def fit(self, values: np.ndarray) -> np.ndarray:
+        """Which ratings are on the scale, and on one of its steps."""
         scale = self.known.scale
-        if not scale.low <= value <= scale.high:
-            return False
-        steps = 0.0 if scale.step is None else (value - scale.low) / scale.step
-        return abs(steps - round(steps)) < 1e-6
+        steps = (values - scale.low) / (scale.step or 1.0)
+        on_a_step = scale.step is None or np.abs(steps - np.round(steps)) < 1e-3  # ratings are float32 elsewhere
+        return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
 
 
 _KNOWN: WeakValueDictionary[bytes, PinnedCatalogue] = WeakValueDictionary()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ _MAX_ID_LENGTH = 256
 T = TypeVar("T")
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A rating as it lies in the file: one per user and item. ``weight`` overrides the product of the two weights."""
 
     user: str
@@ -35,7 +36,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
         return "Record(...)"
 
 
-class _Weight(msgspec.Struct, frozen=True, array_like=True):
+class _Weight(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     weight: float | None
 
@@ -82,9 +83,12 @@ class RatedItems:
         for record in records:
             _check_id(record.user, "user")
             _check_id(record.item, "item")
-            if not math.isfinite(record.value):
-                raise RatingsError("a rating must be a number")
-            if catalogue is not None and record.item in catalogue.positions and not catalogue.fits(record.value):
+        values = np.array([record.value for record in records], np.float64)
+        if not bool(np.isfinite(values).all()):
+            raise RatingsError("a rating must be a number")
+        if catalogue is not None:
+            known = np.array([record.item in catalogue.positions for record in records], bool)
+            if not bool(catalogue.fit(values[known]).all()):
                 raise RatingsError(f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed")
         with self._database.transaction():
             self._admit({record.user for record in records})
@@ -128,8 +132,7 @@ class RatedItems:
 
     def records(self) -> list[Record]:
         """All ratings, by user and item."""
-        rows = self._database.execute("SELECT tag, sealed FROM ratings")
-        return sorted((self._record(tag, sealed) for tag, sealed in rows), key=lambda one: (one.user, one.item))
+        return sorted(self._unsorted(), key=lambda one: (one.user, one.item))
 
     def weighed(self) -> list[Record]:
         """All ratings, each with its weight, be it its own or the product of its user's and its item's."""
@@ -174,30 +177,38 @@ class RatedItems:
             for table in ("ratings", "people", "items"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
 
+    def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+        """The weight of each rating, by user and item; NaN where there is no such rating."""
+        betas, gammas = self.betas(), self.gammas()
+        own = {(one.user, one.item): one.weight for one in self._unsorted()}
+
+        def weight(pair: tuple[str, str]) -> float:
+            found = own.get(pair, math.nan)
+            return betas[pair[0]] * gammas.get(pair[1], 1.0) if found is None else found
+
+        return np.array([weight(pair) for pair in pairs], np.float64)
+
     def table(self, catalogue: PinnedCatalogue) -> RatedTable:
         """Ratings and weights over a catalogue."""
-        betas, gammas = self.betas() or {ME: 1.0}, self.gammas()
+        betas, gammas, items = self.betas() or {ME: 1.0}, self.gammas(), catalogue.known.items
         users = IdIndex(sorted(betas))
-        user_codes = {name: code for code, name in enumerate(users.ids.tolist())}
-        found, left_out = [], 0
-        for one in self.records():
-            position = catalogue.positions.get(one.item)
-            if position is None or not catalogue.fits(one.value):
-                left_out += 1
-            else:
-                found.append((user_codes[one.user], position, one.value, one.weight))
-        found.sort(key=lambda row: row[:2])
         beta = np.array([betas[name] for name in users.ids.tolist()])
-        items = catalogue.known.items
         gamma = np.ones(len(items))
         for name, weight in gammas.items():
             if name in catalogue.positions:
                 gamma[catalogue.positions[name]] = weight
-        ratings = _ratings(found, users, catalogue)
-        own = None
-        if any(row[3] is not None for row in found):
-            own = np.array([beta[u] * gamma[i] if w is None else w for u, i, _, w in found])
-        return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, own), left_out)
+        rows = self._unsorted()
+        place, code_of = catalogue.positions.get, {name: code for code, name in enumerate(users.ids.tolist())}
+        positions = np.fromiter((place(one.item, -1) for one in rows), np.int32, len(rows))
+        codes = np.fromiter((code_of[one.user] for one in rows), np.int32, len(rows))
+        values = np.fromiter((one.value for one in rows), np.float64, len(rows))
+        own = np.fromiter((math.nan if one.weight is None else one.weight for one in rows), np.float64, len(rows))
+        kept = np.flatnonzero((positions >= 0) & catalogue.fit(values))
+        kept = kept[np.lexsort((positions[kept], codes[kept]))]
+        codes, positions, own = codes[kept], positions[kept], own[kept]
+        ratings = _ratings(users, codes, positions, values[kept], catalogue)
+        mixed = np.where(np.isnan(own), beta[codes] * gamma[positions], own) if bool((own > 0).any()) else None
+        return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept))
 
     def _admit(self, users: set[str]) -> None:
         """Know these users from now on, if there is room for them."""
@@ -221,8 +232,13 @@ class RatedItems:
         seal, encode = self._vault.seal, msgspec.msgpack.encode
         self._database.execute_many(
             f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
-            ((tag, seal(encode(one), table.encode() + tag)) for tag, one in rows),
+            # In the order of the file: much faster for many, and no order of rating can be read off it.
+            ((tag, seal(encode(one), table.encode() + tag)) for tag, one in sorted(rows, key=itemgetter(0))),
         )
+
+    def _unsorted(self) -> list[Record]:
+        rows = self._database.execute("SELECT tag, sealed FROM ratings")
+        return [self._record(tag, sealed) for tag, sealed in rows]
 
     def _record(self, tag: bytes, sealed: bytes) -> Record:
         return _decoded(_RECORD, self._vault.open(sealed, b"ratings" + tag))
@@ -234,17 +250,19 @@ class RatedItems:
 
 
 def _ratings(
-    rows: Sequence[tuple[int, int, float, float | None]], users: IdIndex, catalogue: PinnedCatalogue
+    users: IdIndex, codes: np.ndarray, positions: np.ndarray, values: np.ndarray, catalogue: PinnedCatalogue
 ) -> Ratings:
-    empty, known = not rows, catalogue.known
-    # A table read from outside must not be empty, one cut from another may be: a device without ratings takes part too.
-    columns = list(zip(*(rows or [(0, 0, known.scale.low, None)]), strict=True))
+    known, empty = catalogue.known, not len(values)
+    if empty:
+        # A table read from outside must not be empty, one cut from another may be: a device without ratings takes
+        # part too.
+        codes, positions, values = np.zeros(1, np.int32), np.zeros(1, np.int32), np.full(1, known.scale.low)
     made = Ratings(
         users=users,
         items=known.items,
-        user_codes=np.array(columns[0], np.int32),
-        item_codes=np.array(columns[1], np.int32),
-        values=np.array(columns[2], np.float32),
+        user_codes=codes,
+        item_codes=positions,
+        values=values.astype(np.float32),
         scale=known.scale,
         item_table=known.item_table,
         name="this device",

@@ -265,9 +265,7 @@ class DeviceStore:
         data = PinnedRoster.bytes_of(keys, users)
         found = PinnedRoster.from_bytes(data)
         if found.users[found.roster.place(self.identity.public)] != self.users:
-            raise ProtocolError(
-                f"the roster has another number of users for this device, which speaks for {self.users}"
-            )
+            raise ProtocolError(f"the roster has another number of users for this device than {self.users}")
         if self._database.in_memory:
             self._roster = found  # as with the item table: thousands of simulated devices need not hold a copy each
         else:
