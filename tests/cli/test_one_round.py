@@ -71,6 +71,27 @@ def test_priors_travel_with_their_origin(call: Call, files: tuple[Path, Path]) -
     assert "learned from ml-100k" in shown.out
 
 
+def test_labels_and_patterns(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    world = synthetic_world(60, 40, 1_200, rng=3)
+    items = tmp_path / "films.csv"
+    rows = [f"{item},{1980 + number % 20},{'Drama' if number % 2 else 'Comedy'}" for number, item in
+            enumerate(world.items.ids)]  # fmt: skip
+    items.write_text("\n".join(["item,year,genres", *rows]))
+    with_features = ("--train", files[0], "--test", files[1], "--items", items)
+    done = call("evaluate", "hdp-sum", *with_features, "--prior", "films-100k", "--labels", "--json")
+    assert done.code == 0
+    assert (done.json["labels"], done.json["n_patterns"]) == (True, 1)
+    assert "label" in done.json["epsilon_reason"]
+    for patterns in (0, 3):
+        bits = call("evaluate", "hdp-bit", "--train", files[0], "--test", files[1], "--patterns", patterns, "--json")
+        assert (bits.json["n_patterns"], bits.json["labels"]) == (patterns, False)
+    trained = call(
+        "train", "hdp-sum", "--train", files[0], "--items", items, "--prior", "films-100k", "--labels",
+        "--out", tmp_path / "m", "--json",
+    )  # fmt: skip
+    assert trained.json["labels"] is True
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_priors_are_small_sound_and_say_where_they_come_from(call: Call, name: str) -> None:
     prior = load_prior(name)
@@ -109,6 +130,12 @@ def test_a_learned_prior_helps_strangers_to_its_data_and_is_not_judged_on_its_ow
         (("mf", "--prior", "films"), "mf takes no --prior"),
         (("mf", "--no-features"), "mf takes no --features"),
         (("hdp-bit", "--design", "S"), "one design"),
+        (("mf", "--labels"), "mf takes no --labels"),
+        (("hdp-bit", "--labels"), "no taste labels"),
+        (("hdp-sum", "--labels"), "taste labels are drawn by a public score"),
+        (("hdp-sum", "--labels", "--prior", "films-100k", "--design", "S"), "belong to design A"),
+        (("hdp-sum", "--patterns", "3"), "--patterns is for hdp-bit"),
+        (("hdp-bit", "--patterns", "-1"), "patterns must be"),
         (("hdp-sum", "--design", "Q"), "design must be"),
         (("hdp-sum", "--coding", "loud"), "coding must be"),
         (("hdp-sum", "--prior", "nonsense"), "no prior"),

@@ -149,3 +149,15 @@ def test_the_documentations_numbers_are_these() -> None:
     for quantile_of_h, number in ((0.1, "1,647"), (0.9, "5,005")):
         assert accounting.cost("hdpmf", h_quantile=quantile_of_h).briefly() == f"{number}*"
         assert number in page
+
+
+def test_explain_taste_labels(call: Call) -> None:
+    told = call("privacy", "explain", "hdp-sum", "--labels", "--uniform-weights", "--json")
+    presence = [
+        one["pure_epsilon"] for one in told.json["costs"]
+        if (one["unit"], one["neighbours"], one["view"]) == ("rating", "presence", "sums-h-known")
+    ]  # fmt: skip
+    assert presence == [pytest.approx(0.991667, abs=1e-5)]
+    assert "label" in told.json["leaves_the_device"]
+    assert "label" in call("privacy", "explain", "hdp-sum", "--labels").out
+    assert call("privacy", "explain", "hdp-bit", "--labels").code != 0

@@ -68,6 +68,8 @@ def evaluate(
     prior: one_round.Prior = None,
     coding: one_round.Coding = None,
     design: one_round.Design = None,
+    labels: one_round.Labels = False,
+    patterns: one_round.Patterns = None,
     ranking: Ranking = False,
     json: options.Json = False,
 ) -> None:
@@ -76,7 +78,7 @@ def evaluate(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
         spec, uniform_weights, weights_seed, device,
     )  # fmt: skip
-    extra = one_round.model_params(method, items, features, prior, coding, design)
+    extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
     source = Source(train, data, scale, column, step)
 
     from hdpmf.models import METHODS, make_model

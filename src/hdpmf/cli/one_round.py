@@ -58,6 +58,24 @@ Design = Annotated[
         "--design", metavar="A|S", help="hdp-sum: sharpened or simple.", show_default="A", rich_help_panel=_PANEL
     ),
 ]
+Labels = Annotated[
+    bool,
+    typer.Option(
+        "--labels",
+        help="hdp-sum: sum much-rated items per taste label, which each device draws once; needs features and --prior.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Patterns = Annotated[
+    int | None,
+    typer.Option(
+        "--patterns",
+        metavar="N",
+        help="hdp-bit: how many factors of who rates what with whom to use; 0 for none.",
+        show_default="8",
+        rich_help_panel=_PANEL,
+    ),
+]
 
 
 def model_params(
@@ -67,6 +85,8 @@ def model_params(
     prior: str | None,
     coding: str | None,
     design: str | None,
+    labels: bool,
+    patterns: int | None,
 ) -> dict[str, Any]:
     """For ``make_model``; an option that the method does not have is an error, not something to leave out."""
     given: dict[str, Any] = {}
@@ -76,13 +96,16 @@ def model_params(
         given["features"] = str(items)
     elif features is not None:
         given["features"] = features
-    given |= {
-        name: value for name, value in (("prior", prior), ("coding", coding), ("design", design)) if value is not None
-    }
+    chosen = {"prior": prior, "coding": coding, "design": design, "labels": labels or None, "patterns": patterns}
+    given |= {name: value for name, value in chosen.items() if value is not None}
     if given and method not in METHODS:
         raise ConfigError(f"{method} takes no {_option(next(iter(given)), items)}; it is for {' and '.join(METHODS)}")
     if design is not None and method != "hdp-sum":
         raise ConfigError(f"{method} has one design; --design is for hdp-sum")
+    if labels and method != "hdp-sum":
+        raise ConfigError(f"{method} has no taste labels; --labels is for hdp-sum")
+    if patterns is not None and method != "hdp-bit":
+        raise ConfigError(f"{method} does not see who rated what; --patterns is for hdp-bit")
     return given
 
 
@@ -97,6 +120,8 @@ def record(model: Model) -> dict[str, Any]:
         "n_silent": model.n_silent_,
         "prior_origin": model.prior_origin_,
         "coding": model.coding_,
+        "n_patterns": model.facts_.patterns.shape[1],
+        "labels": bool(getattr(model, "labels", False)),
     }
 
 

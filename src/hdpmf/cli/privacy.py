@@ -64,6 +64,7 @@ def explain(
     h: options.NoiseShare = "auto",
     threshold: options.Threshold = "mean",
     design: Annotated[str, typer.Option("--design", metavar="A|S", help="hdp-sum: which design.")] = "A",
+    labels: Annotated[bool, typer.Option("--labels", help="hdp-sum: with taste labels.")] = False,
     spec: options.Spec = None,
     uniform_weights: options.UniformWeights = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Save the picture as PNG.")] = None,
@@ -91,8 +92,9 @@ def explain(
     if uniform_weights:
         budget = None
     setting = Setting(
-        method, epsilon, factors, rounds, noise, "shared" if h == "shared" else "item", budget, design=design
-    )
+        method, epsilon, factors, rounds, noise, "shared" if h == "shared" else "item", budget,
+        design=design, labels=labels,
+    )  # fmt: skip
     persons = (Person("every user", 1.0),) if uniform_weights else people(wishes)
     views = _views(method, view)
 
@@ -120,8 +122,8 @@ def explain(
                 "releases": releases,
                 "delta": delta,
                 "noise_budget": budget,
-                "leaves_the_device": privacy_words.leaves(method),
-                "not_protected": privacy_words.not_protected(method),
+                "leaves_the_device": privacy_words.leaves(method, labels),
+                "not_protected": privacy_words.not_protected(method, labels),
                 "costs": [
                     {"user": one.person.name, "weight": one.person.weight, **one.cost.fields()}
                     for one in (*values, *presence, *item, *whole)
@@ -164,8 +166,8 @@ def _print_page(
     raters, ratings, releases = numbers
     often = "" if releases == 1 else f", done {releases} times"
     print_lines(_title(setting) + often, "")
-    _paragraph("What leaves the device.", privacy_words.leaves(setting.method))
-    _paragraph("What stays open.", privacy_words.not_protected(setting.method))
+    _paragraph("What leaves the device.", privacy_words.leaves(setting.method, setting.labels))
+    _paragraph("What stays open.", privacy_words.not_protected(setting.method, setting.labels))
     _paragraph(
         "One star or five?",
         f"An observer knows everything but one rating, of an item with {raters} raters. It would guess 50:50 whether "

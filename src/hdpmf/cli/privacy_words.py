@@ -49,20 +49,29 @@ NOT_PROTECTED = {
     "mf": "Nothing is protected.",
     "global-mean": "Nothing is protected.",
 }
+_LABELS_LEAVE = (
+    "Twice, and only into secure sums over all users with noise of which every user adds a share: for every item of "
+    "the catalogue one whole number, then two. The second time much-rated items have a sum for each of two labels; a "
+    "device draws its label once, at random by what it rated, and tells nobody."
+)
+_LABELS_PROTECT = (
+    "Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the noise was divided "
+    "among, both times. Which items a user rated is hidden at about the cost of a value."
+)
 _NOT_PROTECTED = (
     "Visible: which items a user rated and how many rated each. And through the user's vector every rating also moves "
     "the messages about all other items of the user; no number below counts that."
 )
 
 
-def leaves(method: str) -> str:
+def leaves(method: str, labels: bool = False) -> str:
     """What leaves the device."""
-    return LEAVES.get(method, _GRADIENTS)
+    return _LABELS_LEAVE if labels else LEAVES.get(method, _GRADIENTS)
 
 
-def not_protected(method: str) -> str:
+def not_protected(method: str, labels: bool = False) -> str:
     """What stays open."""
-    return NOT_PROTECTED.get(method, _NOT_PROTECTED)
+    return _LABELS_PROTECT if labels else NOT_PROTECTED.get(method, _NOT_PROTECTED)
 
 
 def has_h(method: str) -> bool:

@@ -73,6 +73,8 @@ def train(
     prior: one_round.Prior = None,
     coding: one_round.Coding = None,
     design: one_round.Design = None,
+    labels: one_round.Labels = False,
+    patterns: one_round.Patterns = None,
     json: options.Json = False,
 ) -> None:
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
@@ -80,7 +82,7 @@ def train(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
         spec, uniform_weights, weights_seed, device,
     )  # fmt: skip
-    extra = one_round.model_params(method, items, features, prior, coding, design)
+    extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
     source = Source(train, data, scale, column, step)
     if patience is not None and validation_fraction is None:
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")

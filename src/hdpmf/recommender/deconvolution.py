@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
-_POINTS = 44
+_POINTS = 88
 _SMALLEST = 0.05
 _ITERATIONS = 60
 _CHUNK = 4096  # items at a time: bounds the memory
 _SAMPLE = 20_000
+_CLEAR = 16.0  # sums of more noise scales than this speak for themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,16 @@ def deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
     """Estimate how sums of weights are spread over items, and from that each item's own sum.
 
     Nonparametric maximum likelihood: a distribution on zero and a geometric grid, by expectation maximisation under
-    the Laplace likelihood. It needs no assumption about popularity, which differs between catalogues.
+    the Laplace likelihood. It needs no assumption about popularity, which differs between catalogues. A sum that is
+    large against its noise is taken as it is: between its points the grid would only move it.
     """
-    grid = _grid(float(released.max()))
+    unclear = released < _CLEAR * noise_scale
+    found = _as_released(released, np.full(len(released), np.sqrt(2.0) * noise_scale))
+    return _filled_in(found, unclear, lambda: _deconvolve(released[unclear], noise_scale))
+
+
+def _deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
+    grid = _grid(_CLEAR * noise_scale)
     # Items whose released sum is alike tell the same; a histogram of them makes the iterations cheap.
     centres, counts = _histogram(released, noise_scale)
     shares = _spread(np.abs(centres[:, None] - grid) / noise_scale, counts)
@@ -45,7 +53,17 @@ def deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
 
 def deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
     """The same where each sum was released twice; the second noise may differ between items."""
-    grid = _grid(float(np.minimum(first, second).max()))
+    parts = first_scale**-2 + second_scale**-2
+    together = (first * first_scale**-2 + second * second_scale**-2) / parts
+    found = _as_released(together, np.sqrt(2.0 / parts))
+    unclear = together < _CLEAR * first_scale
+    return _filled_in(
+        found, unclear, lambda: _deconvolve_twice(first[unclear], first_scale, second[unclear], second_scale[unclear])
+    )
+
+
+def _deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
+    grid = _grid(_CLEAR * first_scale)
 
     def distance(part: slice) -> np.ndarray:
         return np.asarray(
@@ -59,8 +77,21 @@ def deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, 
     return _in_chunks(len(first), grid, shares, distance)
 
 
+def _as_released(sums: np.ndarray, deviation: np.ndarray) -> Weights:
+    return Weights(sums.copy(), deviation, sums + deviation**2 / np.maximum(sums, 1e-12))
+
+
+def _filled_in(found: Weights, rows: np.ndarray, make: Callable[[], Weights]) -> Weights:
+    """With what ``make`` says of some rows."""
+    if rows.any():
+        made = make()
+        for into, values in zip((found.mean, found.deviation, found.size_biased), astuple(made), strict=True):
+            into[rows] = values
+    return found
+
+
 def _grid(largest: float) -> np.ndarray:
-    return np.concatenate(([0.0], np.geomspace(_SMALLEST, max(largest, 10.0) * 1.05, _POINTS)))
+    return np.concatenate(([0.0], np.geomspace(_SMALLEST, 2.0 * largest, _POINTS)))
 
 
 def _spread(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:

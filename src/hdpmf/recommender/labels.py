@@ -32,10 +32,10 @@ from hdpmf.recommender.item_bias import (
     with_constant,
 )
 
-CONTRASTS = Spread(0.02, 0.002, 0.3, 0.0, 20.0)
+CONTRASTS = Spread(0.02, 0.002, 0.3, 1.0, 20.0)
 """Of the difference between what devices of the two labels give the same item, in stars."""
 
-SHARES = Spread(0.005, 1e-4, 0.05, 0.0, 200.0)
+SHARES = Spread(0.005, 1e-4, 0.05, 1.0, 200.0)
 """Of the part of an item's weight that has label 1."""
 
 _FEWEST_HEADS = 30

@@ -13,6 +13,7 @@ from hdpmf.privacy.coding import (
     Channels,
     Coding,
     bit_probability,
+    levels_of,
     make_coding,
     make_ruler,
     rare_label_probability,
@@ -127,6 +128,7 @@ class OneRoundShard:
             raise ProtocolError("refused: this survey has no round before")
         weights = np.zeros(survey.n_items, np.int64)
         for block, units in self._blocks():
+            levels_of(self._ratings.values[block], self._ratings.scale)  # what cannot be answered later is refused now
             weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(np.int64)
         weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
         self._spent = Spent(survey, survey.epsilon)

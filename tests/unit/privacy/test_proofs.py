@@ -100,6 +100,7 @@ def _gradient_factor(method: str) -> float:
 DERIVED: dict[str, Callable[[str], float]] = {
     "value_factor": _factor("value"),
     "presence_factor": _factor("presence"),
+    "presence_factor_labels": lambda _: cost("hdp-sum", "sums", labels=True, neighbours="presence").pure,
     "share_e1": lambda _: float(sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost),
     "share_em": lambda _: float(_total_cost()),
     "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,

@@ -178,7 +178,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     coding = make_ruler(setting.scale)
     if setting.design == "A":
         coding = make_coding(setting.coding, setting.scale, setting.epsilon)
-    channels = sum_channels(setting.design, coding, setting.epsilon)
+    channels = sum_channels(setting.design, coding, setting.epsilon, labels=setting.labels)
     units = _units(subject)
     per_item = [math.fsum(units)] if subject.unit == "item" else units
 
@@ -186,10 +186,20 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
         per_weight = channel.value_cost if subject.neighbours == "value" else channel.presence_cost
         return e.DiscreteLaplaceRelease(float(per_weight) * moved)
 
-    parts = [release(channel, moved) for channel in (channels.score, channels.weight) for moved in per_item]
+    by_item = (channels.score, channels.weight, *(() if channels.popularity is None else (channels.popularity,)))
+    parts = [release(channel, moved) for channel in by_item for moved in per_item]
     if channels.total is not None:
         parts.append(release(channels.total, math.fsum(units)))
     reason = "One round of secure sums with discrete Laplace noise; everything after is post-processing."
+    if setting.labels:
+        reason = (
+            "Two rounds of secure sums with discrete Laplace noise, the second by a label that each device draws once "
+            "from what it rated; everything after is post-processing."
+        )
+        if subject.neighbours == "presence":
+            # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
+            moved = units if subject.unit == "item" else [math.fsum(units)]
+            parts += [e.RandomizedBit(float(channels.label_cost) * one) for one in moved]
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 

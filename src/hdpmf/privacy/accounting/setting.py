@@ -45,6 +45,7 @@ class Setting:
         noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it can be, epsilon.
         u_norm: Length of the user's vector (at most 1).
         design: Of ``hdp-sum``: ``A`` or ``S``.
+        labels: Of ``hdp-sum``: whether by taste labels.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         scale: The public rating scale.
         h_quantile: Which draws of h to reckon with where they are not given: 0.5 is a typical run.
@@ -64,6 +65,7 @@ class Setting:
     scale: RatingScale = STARS
     h_quantile: float = 0.5
     h_draws: tuple[float, ...] | None = None
+    labels: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "u_norm"):
@@ -77,6 +79,8 @@ class Setting:
         for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared")), ("design", ("A", "S"))):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.labels and (self.method != "hdp-sum" or self.design != "A"):
+            raise ConfigError("taste labels belong to design A of hdp-sum; drop one of them")
         if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
             raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
 
@@ -84,7 +88,7 @@ class Setting:
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """The setting of a model with these parameters (``model.get_params()``); what has no cost is left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
-        names |= {"design": "design", "coding": "coding"}
+        names |= {"design": "design", "coding": "coding", "labels": "labels"}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
         h = params.get("h", "auto")
         # Without a choice each solver does what its source does: the published numbers share one h.
