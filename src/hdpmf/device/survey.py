@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hdpmf.device.declined import DeclinedError
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
 from hdpmf.device.run_state import kept
@@ -89,6 +90,8 @@ def _check(survey: Survey, terms: Terms) -> None:
     """Raise ProtocolError unless the survey is what the terms say."""
     if survey.design not in _DESIGNS[terms.method]:
         raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")
+    if survey.labels:
+        raise DeclinedError("unavailable", "taste labels take a second sum, which devices do not have yet")
     if survey.epsilon != terms.epsilon:
         raise ProtocolError("refused: the survey's epsilon is not that of the terms")
     if terms.view == "sums" and survey.contributors > terms.minimum:

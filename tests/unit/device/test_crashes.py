@@ -185,3 +185,42 @@ def test_full_disk(tmp_path: Path, passphrase: str) -> None:
     refused, number = map(int, ended.stdout.split())
     assert refused == 4
     assert number > 3
+
+
+_RACE = (
+    _COMMON
+    + """
+from hdpmf.errors import PrivacyError
+store = DeviceStore.create(path, passphrase=passphrase)
+store.pin_catalogue(TABLE)
+for item in ITEMS[:3]:
+    store.rate(item, 3.0)
+store.close()
+children = []
+for recommender in ("one", "two", "three"):
+    child = os.fork()
+    if child == 0:
+        with DeviceStore.open(path, passphrase=passphrase) as store:
+            ratings, chance = store.ratings(), random.Random(recommender)
+            for _ in range(12):
+                chosen = np.array(sorted(chance.sample(range(3), 2)))
+                try:
+                    store.ledger.charge(entry(recommender), ratings, chosen, np.full(2, 0.13))
+                except PrivacyError:
+                    pass
+        os._exit(0)
+    children.append(child)
+for child in children:
+    assert os.waitpid(child, 0)[1] == 0
+with DeviceStore.open(path, passphrase=passphrase) as store:
+    left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
+    assert (left > -1e-9).all(), left
+    assert (left < 0.13).sum() >= 2, left  # they did compete for it
+    assert len({one.words for one in store.ledger.entries()}) > 1
+"""
+)
+
+
+def test_several_recommenders_at_once_share_one_budget(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _RACE, tmp_path / "store", "", "0"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,134 @@
+"""A device that is killed at any instant goes on: nothing is paid twice, answered twice or lost.
+
+A kill is simulated where it can happen: the process ends before a commit (the disk refuses it), or after the commit and
+before the reply leaves (the reply is thrown away); then the store is opened again and the letter comes again. Killing
+real processes is in the store's own tests and in the federation's.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import StorageError
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.protocol import Refusal, Reply, decode
+
+from .federated import ROUNDS, RUN, Run, agent_for, letter, make_store, part, survey_for, terms_for
+
+
+class Killed(Run):
+    """A run in which the first device is killed again and again."""
+
+    def __init__(self, path, method, kill_at, **options):
+        store = make_store(path, part([4]))
+        other = make_store(ratings=part([1, 2]))
+        agents = [agent_for(store, SimulatedNoise(1)), agent_for(other, SimulatedNoise(2))]
+        super().__init__(agents, method, **options)
+        self.path, self.kill_at, self.step = path, kill_at, 0
+        self.replies = {}
+
+    def restart(self):
+        self.agents[0]._store.close()
+        self.agents[0] = agent_for(DeviceStore.open(self.path), SimulatedNoise(50 + self.step))
+
+    def tell(self, message, number=0):
+        data = letter(message, number, run=self.run)
+        self.step += 1
+        if "before" in self.kill_at(self.step):
+            store = self.agents[0]._store
+            with pytest.MonkeyPatch.context() as killed:
+                killed.setattr(store, "put_reply", _refuse)
+                reply = decode(self.agents[0].answer(data))
+            assert reply.part != "refusal" or decode(reply.body) == Refusal(reason="storage")
+            self.restart()
+        first = self.agents[0].answer(data)
+        if "after" in self.kill_at(self.step):
+            self.restart()
+            assert self.agents[0].answer(data) == first
+        assert decode(first).part == "job"
+        others = [agent.answer(data) for agent in self.agents[1:]]
+        return [decode(decode(one).body) for one in (first, *others)]
+
+
+def _refuse(*_):
+    raise StorageError("killed")
+
+
+SCHEDULES = {
+    "before every commit": lambda step: {"before"},
+    "after every commit": lambda step: {"after"},
+    "both": lambda step: {"before", "after"},
+    "now and then": lambda step: {"before"} if step % 3 == 0 else {"after"} if step % 4 == 0 else set(),
+}
+
+
+@pytest.mark.parametrize("method", ["hdpmf", "pdpmf", "hdpmf-paid", "mf"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_training_survives(tmp_path, method, name):
+    run = Killed(tmp_path / "me.db", method, SCHEDULES[name])
+    run.open()
+    run.finish()
+    store = run.agents[0]._store
+    entries = store.ledger.entries()
+    assert [one.action for one in entries].count("agreed") == 1
+    rounds = [one.number for one in entries if one.action == "sent" and one.number]
+    assert rounds == list(range(1, ROUNDS + 1))
+    # pdpmf and dpmf report budgets first, which is when they pay.
+    assert len(entries) == 1 + ROUNDS + 1 + (method == "pdpmf")
+    weights = store.weights().for_ratings(store.ratings())
+    if method not in ("mf", "hdpmf-paid"):  # in this view these hide nothing, and pay infinitely much
+        assert store.ledger.paid_in(RUN.hex(), store.ratings()) == pytest.approx(0.5 * weights)
+    assert len(store.ratings()) == len(part([4]))
+
+
+def test_vectors_after_a_restart_are_those_without_one(tmp_path):
+    results = []
+    for name in ("now and then", None):
+        run = Killed(tmp_path / f"{name}.db", "hdpmf-w", SCHEDULES[name] if name else lambda step: set())
+        run.agents = [agent_for(agent._store) for agent in run.agents]
+        run.restart = lambda run=run: run.agents.__setitem__(0, agent_for(run.agents[0]._store))
+        run.open()
+        results.append(run.finish())
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_survey_survives(tmp_path, name):
+    run = Killed(tmp_path / "me.db", "hdpmf", SCHEDULES[name], terms=terms_for("hdp-bit"))
+    run.tell(run.terms)
+    answers = run.tell(survey_for("L"))
+    assert len(answers[0].plus) <= len(part([4]))
+    entries = run.agents[0]._store.ledger.entries()
+    assert [one.action for one in entries] == ["agreed"]
+
+
+def test_every_persisted_step_can_be_the_last_one(tmp_path):
+    """The store copied after each answer, as a kill would leave it, and the conversation gone on with from there."""
+    path = tmp_path / "me.db"
+    store = make_store(path, part([4]))
+    agent = agent_for(store, SimulatedNoise(1))
+    copies = []
+
+    def heard(place, asked, reply):
+        copy = tmp_path / f"{len(copies)}.db"
+        store._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        shutil.copy(path, copy)
+        copies.append((copy, asked, reply))
+
+    run = Run([agent], heard=heard)
+    run.open()
+    run.finish()
+    for place, (copy, asked, reply) in enumerate(copies):
+        again = agent_for(DeviceStore.open(copy), SimulatedNoise(1000 + place))
+        assert again.answer(asked) == reply
+        for _, later, _ in copies[place + 1 :]:
+            found = decode(again.answer(later))
+            assert isinstance(found, Reply)
+            assert found.part == "job", decode(found.body)
+        total = again._store.ledger.paid_in(RUN.hex(), again._store.ratings())
+        assert total == pytest.approx(0.5 * again._store.weights().for_ratings(again._store.ratings()))
+        again._store.close()

@@ -1,0 +1,270 @@
+"""Secure sums through agents: a recommender that wants a smaller sum, another sum, or the same numbers twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hdpmf.errors import SecureSumError
+from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.protocol import Opening, Ready, Refusal, Reply, decode
+from hdpmf.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
+from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.secure_sum.messages import MaskedVector
+
+from .federated import (
+    OPEN,
+    RUN,
+    WORLD,
+    Run,
+    agent_for,
+    ask,
+    enrol,
+    letter,
+    make_store,
+    part,
+    partition,
+    plan_for,
+    refuses,
+    secure_sum,
+    survey_for,
+    terms_for,
+)
+
+N = 6
+
+
+@pytest.fixture
+def run():
+    """Six silos that are ready to have their ratings counted."""
+    made = Run([agent_for(make_store(ratings=one), SimulatedNoise(place)) for place, one in enumerate(partition(N))],
+               "hdpmf", "sums")  # fmt: skip
+    made.tell(made.terms)
+    made.tell(made.plan)
+    assert made.tell(made.recommender.open([])) == [Ready(number=0)] * N
+    return made
+
+
+def proposed(run, words=None, **changes):
+    words = words or counts_layout(run.plan, N)
+    options = {"neighbours": 4, "minimum": N, "wide": words.wide} | changes
+    return propose(run.roster, words.length, **options)
+
+
+def to_device(run, place, message, number=0):
+    return decode(run.agents[place].answer(letter(encode_sum(message), number, kind="sum")))
+
+
+def refused(run, message, number=0, place=0, reason="secure-sum"):
+    before = run.agents[place]._store.ledger.entries()
+    reply = to_device(run, place, message, number)
+    assert isinstance(reply, Reply)
+    assert decode(reply.body) == Refusal(reason=reason)
+    assert run.agents[place]._store.ledger.entries() == before
+
+
+def test_a_sum_that_breaks_off_before_the_vectors_is_tried_again(run):
+    for device in range(N):
+        assert to_device(run, device, proposed(run)).part == "sum"
+    total = run.sum(0, counts_layout)
+    assert np.array_equal(counts_from_sum(run.plan, N, total).counts, WORLD.item_counts())
+
+
+def test_numbers_go_into_one_sum(run):
+    """Two sums over different devices would differ by one device's numbers."""
+    run.sum(0, counts_layout)
+    for others in (proposed(run), proposed(run, participants=[0, 1, 2, 3], minimum=4)):
+        refused(run, others)
+    # Neither does asking for the job again make them ready again, nor a restart.
+    refuses(run.agents[0], run.recommender.open([]), "secure-sum")
+    again = agent_for(run.agents[0]._store)
+    refuses(again, run.recommender.open([]), "secure-sum")
+
+
+def test_the_ledger_says_so_before_the_vector_leaves(run):
+    store = run.agents[2]._store
+    server = SecureSumServer(proposed(run), run.roster)
+    outgoing = server.advance()
+    seen = []
+    while outgoing:
+        for device, message in outgoing.items():
+            reply = decode_to_recommender(to_device(run, device, message).body)
+            if device == 2:
+                seen.append((type(reply), [one.action for one in store.ledger.entries()]))
+            server.receive(device, reply)
+        outgoing = server.advance()
+    for kind, actions in seen:
+        position = [one for one, _ in seen].index(MaskedVector)
+        assert (actions == ["agreed", "sent"]) == (seen.index((kind, actions)) >= position)
+
+
+def test_a_vector_that_could_not_be_written_down_does_not_leave(run, monkeypatch):
+    from hdpmf.errors import StorageError
+
+    def full(*_):
+        raise StorageError("the disk refused")
+
+    server = SecureSumServer(proposed(run), run.roster)
+    outgoing = server.advance()
+    for _ in range(2):
+        for device, message in outgoing.items():
+            server.receive(device, decode_to_recommender(to_device(run, device, message).body))
+        outgoing = server.advance()
+    with monkeypatch.context() as broken:
+        broken.setattr(run.agents[1]._store.ledger, "note", full)
+        refused(run, outgoing[1], place=1, reason="storage")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"minimum": 5},  # five of these devices have fewer users than were agreed on
+        {"minimum": 4, "participants": [0, 1, 2, 3]},
+        {"neighbours": 2, "minimum": N, "threshold": 2},
+    ],
+)
+def test_a_smaller_sum_than_was_agreed_on(changes):
+    agents = [agent_for(make_store(ratings=one, policy=replace(OPEN, min_neighbours=4))) for one in partition(N)]
+    run = Run(agents, "hdpmf", "sums")
+    run.tell(run.terms)
+    run.tell(run.plan)
+    run.tell(run.recommender.open([]))
+    refused(run, proposed(run, **changes))
+    run.sum(0, counts_layout)
+
+
+def test_a_smaller_threshold_and_fewer_devices_than_the_policy_wants():
+    agents = [agent_for(make_store(ratings=one, policy=replace(OPEN, threshold_fraction="3/4", min_devices=N)))
+              for one in partition(N)]  # fmt: skip
+    terms = terms_for("hdpmf", "sums", minimum=3)
+    run = Run(agents, "hdpmf", "sums", terms=terms)
+    run.tell(run.terms)
+    run.tell(run.plan)
+    run.tell(run.recommender.open([]))
+    refused(run, proposed(run, threshold=3))
+    refused(run, proposed(run, threshold=4, minimum=5))
+    secure_sum(run, run.roster, 0, counts_layout(run.plan, N), threshold=4)
+
+
+def test_other_words(run):
+    words = counts_layout(run.plan, N)
+    refused(run, proposed(run, wide=True))
+    refused(run, propose(run.roster, words.length + 1, neighbours=4, minimum=N))
+    refused(run, proposed(run, words=gradients_layout(run.plan, N)))
+
+
+def test_strangers(run):
+    others = Roster([run.agents[0]._store.identity.public, *(DeviceIdentity.generate().public for _ in range(N - 1))])
+    refused(run, propose(others, 30, neighbours=4, minimum=N))
+    refused(run, proposed(run, participants=[1, 2, 3, 4], minimum=4))  # without this device
+
+
+def test_a_sum_for_another_job(run):
+    for number in (1, 7):
+        refused(run, proposed(run), number)
+    reply = decode(run.agents[0].answer(letter(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum")))
+    assert decode(reply.body) == Refusal(reason="protocol")
+    run.sum(0, counts_layout)
+    counts = WORLD.item_counts().astype(np.int64)
+    run.recommender.start([type("Counts", (), {"counts": counts})()])
+    message = run.recommender.next_round()
+    assert run.tell(message, 1) == [Ready(number=1)] * N
+    refused(run, proposed(run))  # the counts again
+    refused(run, proposed(run, words=gradients_layout(run.plan, N)), 2)
+    run.sum(1, gradients_layout)
+    refused(run, proposed(run, words=gradients_layout(run.plan, N)), 1)
+
+
+def test_repeated_steps_get_the_same_bytes(run):
+    plan = proposed(run)
+    assert to_device(run, 0, plan) == to_device(run, 0, plan)
+    server = SecureSumServer(proposed(run), run.roster)
+    outgoing = server.advance()
+    while outgoing:
+        for device, message in outgoing.items():
+            replies = [to_device(run, device, message) for _ in range(3)]
+            assert replies[0] == replies[1] == replies[2]
+            server.receive(device, decode_to_recommender(replies[0].body))
+        outgoing = server.advance()
+    assert len([one for one in run.agents[0]._store.ledger.entries() if one.action == "sent"]) == 1
+
+
+def test_a_message_out_of_turn_ends_the_sum_but_not_the_run(run):
+    server = SecureSumServer(proposed(run), run.roster)
+    first = server.advance()
+    for device, message in first.items():
+        server.receive(device, decode_to_recommender(to_device(run, device, message).body))
+    second = server.advance()
+    to_device(run, 0, proposed(run))  # another plan: that sum is over
+    refused(run, second[0])
+    run.sum(0, counts_layout)
+
+
+def test_lost_numbers_are_not_said_to_be_ready(run):
+    """Counts come back after a restart; a round's gradients do not, because they would have other noise."""
+    opening = run.recommender.open([])
+    run.agents = [agent_for(agent._store, SimulatedNoise(9)) for agent in run.agents]
+    assert ask(run.agents[0], opening) == Ready(number=0)
+    counts = counts_from_sum(run.plan, N, run.sum(0, counts_layout))
+    run.recommender.start([counts])
+    message = run.recommender.next_round()
+    run.tell(message, 1)
+    again = agent_for(run.agents[3]._store, SimulatedNoise(9))
+    refuses(again, message, "unavailable", 1)
+    reply = decode(again.answer(letter(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum")))
+    assert decode(reply.body) == Refusal(reason="secure-sum")
+    following = replace(message, number=2)
+    assert ask(again, following, 2) == Ready(number=2)
+
+
+def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
+    agents = [agent_for(make_store(ratings=one), SimulatedNoise(place)) for place, one in enumerate(partition(N))]
+    roster = enrol(agents)
+    run = Run(agents, "hdpmf", terms=terms_for("hdp-sum", "sums"))
+    survey = survey_for()
+    run.tell(run.terms)
+    run.tell(survey)
+    first = run.agents[0]._sessions[RUN].sum.numbers
+    run.agents = [agent_for(agent._store, SimulatedNoise(90 + place)) for place, agent in enumerate(agents)]
+    assert run.tell(survey) == [Ready(number=0)] * N
+    assert not np.array_equal(run.agents[0]._sessions[RUN].sum.numbers, first)
+    secure_sum(run, roster, 0, survey_layout(survey, N))
+    assert run.agents[0]._sessions[RUN].sum.numbers is None
+    refuses(run.agents[0], survey, "secure-sum")
+    assert len([one for one in run.agents[0]._store.ledger.entries() if one.action == "agreed"]) == 1
+
+
+def test_terms_of_more_users_than_the_roster_has():
+    agents = [agent_for(make_store(ratings=one)) for one in partition(3)]
+    refuses(agents[0], terms_for("hdp-sum", "sums"), "unavailable")  # no roster yet
+    enrol(agents)
+    refuses(agents[0], terms_for("hdp-sum", "sums", users=19, minimum=18), "protocol")
+    ask(agents[0], terms_for("hdp-sum", "sums"))
+
+
+def test_in_the_sums_view_no_gradient_leaves_by_itself():
+    said = []
+    agents = [agent_for(make_store(ratings=one)) for one in partition(3)]
+    run = Run(agents, "hdpmf", "sums", heard=lambda place, asked, reply: said.append(type(decode(decode(reply).body))
+              if decode(reply).part == "job" else type(decode_to_recommender(decode(reply).body))))  # fmt: skip
+    run.open()
+    run.finish()
+    assert {one.__name__ for one in said} == {
+        "Here", "Accepted", "Ready", "Advertisement", "DealtShares", "MaskedVector", "Confirmation", "Unmasking",
+    }  # fmt: skip
+
+
+def test_numbers_too_large_for_the_words_stay_here():
+    agents = [agent_for(make_store(ratings=part([one]))) for one in range(3)]
+    terms = terms_for("hdpmf", "sums", users=3, minimum=3)
+    run = Run(agents, "hdpmf", "sums", terms=terms)
+    run.tell(run.terms)
+    run.tell(plan_for())
+    run.tell(Opening(noise_budget=0.5))
+    job = run.agents[0]._sessions[RUN].sum
+    job.numbers = job.numbers + 2**40
+    with pytest.raises(SecureSumError, match="bound"):
+        job.layout(3).encode(job.numbers)
+    refused(run, propose(run.roster, 30, neighbours=2, minimum=3))
