@@ -25,6 +25,9 @@ class Vectors:
     vectors: np.ndarray
 
 
+_AT_A_TIME = 100  # letters in a pipe: bounds the memory
+
+
 class Crowd(Protocol):
     """Devices, and a way to reach them."""
 
@@ -175,20 +178,28 @@ class _Network:
 
     def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
         """As in ``RecommenderTransport``; the deadline is each process's."""
-        waiting = []
+        queues = []
         for place, pipe in enumerate(self._pipes):
-            own = {name: letter for name, letter in letters.items() if self._homes.get(name) == place}
-            if own:
-                blobs: dict[int, bytes] = {id(letter): letter for letter in own.values()}
-                pipe.send(("exchange", blobs, {name: id(letter) for name, letter in own.items()}, deadline))
-                waiting.append(pipe)
+            names = [name for name in letters if self._homes.get(name) == place]
+            queues.append((pipe, [names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)]))
+        waiting = [(pipe, parts) for pipe, parts in queues if self._send(pipe, parts, letters, deadline)]
         while waiting:
-            for pipe in list(waiting):
+            for pipe, parts in list(waiting):
                 arrival = CrowdInProcesses._result(pipe)
-                if arrival is None:
-                    waiting.remove(pipe)
-                else:
+                if arrival is not None:
                     yield Arrival(*arrival)
+                elif not self._send(pipe, parts, letters, deadline):
+                    waiting.remove((pipe, parts))
+
+    @staticmethod
+    def _send(pipe: Connection, parts: list[list[str]], letters: Mapping[str, bytes], deadline: float) -> bool:
+        """Send the next part, if there is one."""
+        if not parts:
+            return False
+        names = parts.pop(0)
+        blobs = {id(letters[name]): letters[name] for name in names}
+        pipe.send(("exchange", blobs, {name: id(letters[name]) for name in names}, deadline))
+        return True
 
     def close(self) -> None:
         """The crowd owns the pipes."""

@@ -17,14 +17,21 @@ class Household:
 
     Attributes:
         ratings: Of its users, whose ids are text as on a device; the items are the whole catalogue's.
-        weights: Their privacy weights.
+        beta: Privacy weight of each user.
+        gamma: Privacy weight of each item; one array for all households.
     """
 
     ratings: Ratings
-    weights: PrivacyWeights
+    beta: np.ndarray
+    gamma: np.ndarray
 
     def __repr__(self) -> str:
         return f"Household({self.ratings.n_users} users)"
+
+    @property
+    def weights(self) -> PrivacyWeights:
+        """The users' privacy weights."""
+        return PrivacyWeights(self.ratings.users, self.ratings.items, self.beta, self.gamma)
 
 
 def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
@@ -74,4 +81,4 @@ def _household(
     )
     betas = np.empty(len(users))
     betas[codes[users]] = beta[users]
-    return Household(own, PrivacyWeights(index, ratings.items, betas, gamma))
+    return Household(own, betas, gamma)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hdpmf.errors import FederationError
 from hdpmf.federation.crowd import Crowd, CrowdHere, CrowdInProcesses, Vectors
-from hdpmf.federation.population import deal
+from hdpmf.federation.population import Household, deal
 from hdpmf.models import Model, make_model
 from hdpmf.models.one_round import OneRound
 from hdpmf.privacy import PrivacyWeights
@@ -135,15 +135,9 @@ def simulate(
     begin = time.perf_counter()
     weights = PrivacyWeights.uniform(train) if weights is None else weights
     metrics = Metrics() if metrics is None else metrics
-    homes = deal(train, weights, train.n_users if devices is None else devices, seed)
-    log(f"setting up {len(homes):,} devices")
-    policy = _lenient_policy(settings)
-    crowd: Crowd
-    if processes == 1:
-        crowd = CrowdHere(homes, policy, seed)
-    else:
-        crowd = CrowdInProcesses(homes, policy, seed, min(processes, len(homes)))
-    with closing(crowd):
+    n_devices = train.n_users if devices is None else devices
+    log(f"setting up {n_devices:,} devices")
+    with closing(_crowd(deal(train, weights, n_devices, seed), _lenient_policy(settings), seed, processes)) as crowd:
         enrolled = Enrolled(crowd.cards)
         if settings.view == "sums":
             crowd.pin_roster(crowd.cards)
@@ -162,12 +156,12 @@ def simulate(
     score = {} if test is None else model.score(test)
     baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
     summary, statement = outcome.summary, outcome.statement
-    per_round = len(homes) * max(summary["rounds"], 1)
+    per_round = n_devices * max(summary["rounds"], 1)
     result = SimulationResult(
-        devices=len(homes),
+        devices=n_devices,
         rounds=summary["rounds"],
         seconds_per_round=summary["seconds"] / max(summary["rounds"], 1),
-        bytes_per_device=(summary["bytes_in"] + summary["bytes_out"]) / len(homes),
+        bytes_per_device=(summary["bytes_in"] + summary["bytes_out"]) / n_devices,
         mse=score.get("mse"),
         mae=score.get("mae"),
         view=statement.view,
@@ -186,6 +180,12 @@ def simulate(
         honest=statement.honest,
     )
     return Simulation(result, model, outcome)
+
+
+def _crowd(homes: list[Household], policy: str, seed: int, processes: int) -> Crowd:
+    if processes == 1:
+        return CrowdHere(homes, policy, seed)
+    return CrowdInProcesses(homes, policy, seed, min(processes, len(homes)))
 
 
 def _lenient_policy(settings: RunSettings) -> str:

@@ -74,7 +74,7 @@ class SecureSumClient:
         self._mask_secret = b""
         self._channel: Agreement | None = None
         self._mask_key: Agreement | None = None
-        self._peers: dict[int, DeviceKeys] = {}
+        self._mask_keys: dict[int, bytes] = {}
         self._channels: dict[int, bytes] = {}
         self._held: dict[int, bytes] = {}
 
@@ -146,14 +146,14 @@ class SecureSumClient:
             text = keys_text(self._digest, peer, keys.channel, keys.mask, keys.commitment)
             if not self._roster.verifies(peer, keys.signature, text):
                 raise SecureSumError(f"the keys of device {peer} are not signed by its identity on the roster")
-        self._peers = dict(peers)
+        self._mask_keys = {peer: keys.mask for peer, keys in peers.items()}
         degree, threshold = len(self._neighbours), self._plan.threshold
         seeds = split(self._seed, threshold, degree)
         mask_keys = split(self._mask_secret, threshold, degree)
         sealed = {}
         for point, peer in enumerate(self._neighbours):
             if peer in peers:
-                outgoing, incoming = self._channel_keys(peer)
+                outgoing, incoming = self._channel_keys(peer, peers[peer].channel)
                 self._channels[peer] = incoming
                 sealed[peer] = seal(outgoing, seeds[point] + mask_keys[point])
         return DealtShares(session=self._plan.session, sealed=sealed)
@@ -164,15 +164,17 @@ class SecureSumClient:
             raise SecureSumError("shares came from a device whose keys did not")
         for peer, sealed in message.sealed.items():
             self._held[peer] = unseal(self._channels[peer], sealed)
+        self._channels.clear()
         if self._vector is None or self._mask_key is None:
             raise SecureSumError("this session is over")
         total = self._vector.copy()
         add_mask(total, self_mask_key(self._digest, self._seed))
         for peer in self._held:
             info = pair_info(b"pair mask", self.device, peer)
-            key = self._mask_key.key(self._peers[peer].mask, self._digest, info)
+            key = self._mask_key.key(self._mask_keys[peer], self._digest, info)
             add_mask(total, key, subtract=self.device > peer)
         self._vector = None
+        self._mask_keys.clear()
         return MaskedVector(session=self._plan.session, words=total.tobytes())
 
     def _confirm(self, message: Survivors) -> Confirmation:
@@ -227,11 +229,11 @@ class SecureSumClient:
                 f"{what} of {len(devices)} neighbours; the threshold is {self._plan.threshold}, so this sum is off"
             )
 
-    def _channel_keys(self, peer: int) -> tuple[bytes, bytes]:
+    def _channel_keys(self, peer: int, theirs: bytes) -> tuple[bytes, bytes]:
         """The keys for sealing to a peer and for opening what it sealed."""
         if self._channel is None:
             raise SecureSumError("this session is over")
         info = pair_info(b"channel", self.device, peer)
-        both = self._channel.key(self._peers[peer].channel, self._digest, info, 2 * KEY_BYTES)
+        both = self._channel.key(theirs, self._digest, info, 2 * KEY_BYTES)
         up, down = both[:KEY_BYTES], both[KEY_BYTES:]
         return (up, down) if self.device < peer else (down, up)
