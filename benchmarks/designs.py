@@ -1,0 +1,82 @@
+"""The accuracy of the one-round designs, as in the tables of docs/designs.md: ``python benchmarks/designs.py``.
+
+Needs the data sets in ``HDPMF_DATA``. ``--epsilons`` prints the table over epsilon instead; ``--rows TEXT`` only rows
+whose command has TEXT in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from hdpmf import HDPBit, HDPSum, PrivacySpec, Ratings, load_dataset, load_split
+
+SEEDS = 5
+DATA = ("ml-100k", "ml-1m", "douban")
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+PRIORS = {"ml-100k": "films", "ml-1m": "films-100k"}
+
+ROWS = {
+    "hdp-sum --design S --no-features": (HDPSum, {"design": "S", "features": False}),
+    "hdp-sum --design S": (HDPSum, {"design": "S"}),
+    "hdp-sum --no-features": (HDPSum, {"features": False}),
+    "hdp-sum --no-features --coding threshold": (HDPSum, {"features": False, "coding": "threshold"}),
+    "hdp-sum": (HDPSum, {}),
+    "hdp-sum --prior": (HDPSum, {"prior": True}),
+    "hdp-sum --prior --labels": (HDPSum, {"prior": True, "labels": True}),
+    "hdp-bit --patterns 0 --no-features": (HDPBit, {"patterns": 0, "features": False}),
+    "hdp-bit --patterns 0": (HDPBit, {"patterns": 0}),
+    "hdp-bit --no-features": (HDPBit, {"features": False}),
+    "hdp-bit": (HDPBit, {}),
+    "hdp-bit --prior": (HDPBit, {"prior": True}),
+}
+OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-sum --prior --labels", "hdp-bit")
+
+
+def split(name: str) -> tuple[Ratings, Ratings]:
+    """The splits of tests/paper/test_designs.py."""
+    return load_split(name) if name == "ml-100k" else load_dataset(name).hold_out(per_user=10, rng=1)
+
+
+def errors(data: str, parts: tuple[Ratings, Ratings], row: str, epsilon: float = 1.0) -> list[float] | None:
+    """Test MSE of each seed, or None where the data set has no features for the row."""
+    kind, params = ROWS[row]
+    train, test = parts
+    if train.item_table is None and params.get("features", True):
+        return None
+    if "prior" in params:
+        params = params | {"prior": PRIORS[data]}
+    found = []
+    for seed in range(SEEDS):
+        model = kind(epsilon, rng=seed, **params).fit(train, PrivacySpec().draw(train, rng=seed))
+        found.append(float(model.score(test)["mse"]))
+    return found
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epsilons", action="store_true")
+    parser.add_argument("--rows", default="")
+    given = parser.parse_args()
+    splits = {name: split(name) for name in (DATA[:2] if given.epsilons else DATA)}
+    if given.epsilons:
+        print("| epsilon |", " | ".join(f"{one:g}" for one in EPSILONS), "|")
+        for name, parts in splits.items():
+            for row in (row for row in OVER_EPSILON if given.rows in row):
+                means = [np.mean(errors(name, parts, row, epsilon) or [np.nan]) for epsilon in EPSILONS]
+                print(f"| {name} `{row}` |", " | ".join(f"{mean:.4f}"[1:] for mean in means), "|", flush=True)
+        return
+    print("| |", " | ".join(splits), "|")
+    for row in (row for row in ROWS if given.rows in row):
+        cells = []
+        for name, parts in splits.items():
+            found = errors(name, parts, row)
+            spread = "" if found is None else f"{np.std(found, ddof=1):.4f}"[1:]
+            cells.append("" if found is None else f"{np.mean(found):.4f} ({spread})")
+        print(f"| `{row}` |", " | ".join(cells), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()
