@@ -197,11 +197,14 @@ for item in ITEMS[:3]:
     store.rate(item, 3.0)
 store.close()
 children = []
+starter, start = os.pipe()
 for recommender in ("one", "two", "three"):
     child = os.fork()
     if child == 0:
         with DeviceStore.open(path, passphrase=passphrase) as store:
             ratings, chance = store.ratings(), random.Random(recommender)
+            os.close(start)
+            os.read(starter, 1)  # until everybody is ready
             for _ in range(12):
                 chosen = np.array(sorted(chance.sample(range(3), 2)))
                 try:
@@ -210,13 +213,13 @@ for recommender in ("one", "two", "three"):
                     pass
         os._exit(0)
     children.append(child)
+os.close(start)
 for child in children:
     assert os.waitpid(child, 0)[1] == 0
 with DeviceStore.open(path, passphrase=passphrase) as store:
     left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
     assert (left > -1e-9).all(), left
     assert (left < 0.13).sum() >= 2, left  # they did compete for it
-    assert len({one.words for one in store.ledger.entries()}) > 1
 """
 )
 
