@@ -70,11 +70,11 @@ def test_it_renders_without_complaint_and_asks_nobody(browser: Browser, report: 
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
     assert browser.run("document.documentElement.scrollWidth") == width  # nothing makes the page scroll sideways
-    assert browser.run("document.querySelectorAll('.panel').length") == 12
+    assert browser.run("document.querySelectorAll('.panel').length") == 14
     drawn = browser.run("JSON.parse(document.getElementById('data').textContent)")
     for kind, selector in (("lines", "path.line"), ("bars", "path.bar")):
         figures = [one for one in drawn["figures"] if one["kind"] == kind]
-        assert len(figures) == (5 if kind == "lines" else 1)
+        assert len(figures) == (5 if kind == "lines" else 2)
         # One of each for every method, in each of two panels.
         assert _count(browser, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
     assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean"} <= set(drawn["figures"][0]["methods"])
@@ -114,7 +114,7 @@ def test_choices_change_figures_and_tables(browser: Browser, report: Path):
     assert "K = 10 only" in browser.run("document.querySelector('#figure_sparsity .chartnote').textContent")
     browser.run("document.getElementById('dataset').value = 'own'")
     browser.run("document.getElementById('dataset').dispatchEvent(new Event('change'))")
-    assert _count(browser, ".panel") == 6
+    assert _count(browser, ".panel") == 7
     assert browser.run("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
     assert browser.complaints() == []
 

@@ -26,7 +26,7 @@ from hdpmf.report.numbers import plain
 
 PAPER_ORDER = (
     *("table1", "table2", "table3"),
-    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon"),
+    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon", "table_no_features"),
 )
 """The paper's experiments in the order of the report; others follow."""
 

@@ -29,7 +29,8 @@ def table3_section(content: Content) -> Html:
     )
     rule = (
         "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not comparable: the Yelp sample is not "
-        "the paper's Yelp. Errors count test ratings whose user and item were in training, as the paper does."
+        "the paper's Yelp. Errors count test ratings whose user and item were in training, as the paper does. HDP-Sum "
+        "and HDP-Bit use the public genres and years of MovieLens' films; without them: table_no_features, below."
     )
     lists = (
         "Right of the errors (deviations are in the CSV file): NDCG, recall and coverage of the ten items that a user "

@@ -1,4 +1,4 @@
-"""The paper's experiments, as data, and their reduced version."""
+"""The paper's experiments, and what belongs beside them, as data; and their reduced version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hdpmf.experiments.spec import DataOptions, Experiment, Grid, parse_experime
 
 NAMES = (
     *("table1", "table2", "table3"),
-    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon"),
+    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon", "table_no_features"),
 )
 
 _QUICK_GRIDS: dict[str, Grid] = {
