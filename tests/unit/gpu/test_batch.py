@@ -104,6 +104,7 @@ def test_runs_beside_each_other_are_the_runs_alone(engine, device):
 
 
 def test_stand_in_vectors_are_directions_of_rated_items(engine, device):
+    pytest.importorskip("numba")
     from hdpmf.kernels.grouping import group
     from hdpmf.kernels.simd import pad as pad_rows
     from hdpmf.shard.stand_in import stand_in_vectors

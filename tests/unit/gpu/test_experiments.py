@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("msgspec")
+pytest.importorskip("joblib")
+pytest.importorskip("rich")
+
 from hdpmf.experiments import tune
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from gpu_worlds import relative
 
+pytest.importorskip("msgspec")
+pytest.importorskip("narwhals")
+
 from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.gpu import device as devices
@@ -142,7 +145,7 @@ import hdpmf.models.factorization as factorization
 factorization.use_gpu = lambda name: True
 training.gpu = lambda: torch.device("cpu")
 training.fits = lambda n: True
-from hdpmf import HDPMF, MF, synthetic_world
+from hdpmf import HDPMF, MF, synthetic_world  # noqa: E402
 world = synthetic_world(20, 10, 100, rng=0)
 for model in (HDPMF(epochs=2), HDPMF(epochs=2, mechanism="paid"), MF(epochs=2, solver="sequential")):
     model.fit(world).score(world)
@@ -153,7 +156,7 @@ for model in (HDPMF(epochs=2), HDPMF(epochs=2, mechanism="paid"), MF(epochs=2, s
 def test_nothing_imports_torch_until_a_gpu_is_wanted():
     program = """
 import sys
-from hdpmf import HDPMF, synthetic_world
+from hdpmf import HDPMF, synthetic_world  # noqa: E402
 HDPMF(epochs=1).fit(synthetic_world(20, 10, 100, rng=0))
 sys.exit("torch" in sys.modules)
 """

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
 from hdpmf.errors import RatingsError
 from hdpmf.gpu import parquet
 from hdpmf.gpu.parquet import ParquetRatings
+
+pl = pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
 
 
 @pytest.fixture(scope="module")

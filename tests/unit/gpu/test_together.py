@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from gpu_worlds import relative
 
+pytest.importorskip("msgspec")
+pytest.importorskip("narwhals")
+
 from hdpmf import PrivacySpec, synthetic_world
 from hdpmf.errors import DivergedError
 from hdpmf.models import make_model
