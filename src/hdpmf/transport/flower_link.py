@@ -58,16 +58,6 @@ clientapp = "hdpmf:installed"
 """
 _AGAIN = 0.02
 _PATIENCE = 15.0  # with a SuperLink on this machine: if it hangs, an exchange ends so much late
-_IDLE = frozenset(
-    {
-        "ControlEventLogMiddleware",
-        "ControlLicenseMiddleware",
-        "ControlSensitiveResponseMiddleware",
-        "FleetEventLogMiddleware",
-        "RuntimeTracingMiddleware",
-    }
-)
-"""Layers that do nothing without Flower's enterprise plugins, and take half of the time of every request."""
 
 
 def superlink_app(shortest_heartbeat: float) -> Any:
@@ -104,9 +94,7 @@ def superlink_app(shortest_heartbeat: float) -> Any:
         isolation="process",
         runtime_dependency_install=False,
     )
-    app = create_app(config, SuperLinkLifespan)
-    app.user_middleware = [one for one in app.user_middleware if getattr(one.cls, "__name__", "") not in _IDLE]
-    return app
+    return create_app(config, SuperLinkLifespan)
 
 
 def empty_bundle() -> bytes:

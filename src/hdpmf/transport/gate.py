@@ -96,7 +96,7 @@ class Gate:
                 self._bells[_REPLIES].ring()
 
     async def _wait_for_mail(self, bell: _Bell, patience: float, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _body(receive)
+        body = await read_body(receive)
         if body is None:
             return
         gone = asyncio.ensure_future(receive())  # ends when the other side hangs up
@@ -162,7 +162,8 @@ def _no_mail(answer: list[Message]) -> bool:
     return answer[0].get("status") == 200 and not any(message.get("body") for message in answer)
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive) -> bytes | None:
+    """The whole body of a request; None if the other side hung up before."""
     parts = []
     while True:
         message = await receive()

@@ -49,9 +49,11 @@ def main() -> None:
     with needs_flower():
         import uvicorn
 
+        from hdpmf.transport.flower_lane import FastLane
         from hdpmf.transport.flower_link import superlink_app
     listener = _listen(settings.host, settings.port)
-    gate = Gate(superlink_app(settings.shortest_heartbeat), secret=settings.secret, max_bytes=settings.max_bytes)
+    superlink = FastLane(superlink_app(settings.shortest_heartbeat))
+    gate = Gate(superlink, secret=settings.secret, max_bytes=settings.max_bytes)
     config = uvicorn.Config(
         gate,
         log_config=None,
