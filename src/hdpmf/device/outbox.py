@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Gradients, Message, Reply, decode, encode
+from hdpmf.protocol import Gradients, ItemCounts, Message, Reply, decode, encode
 from hdpmf.shard.outgoing import compose
 
-_Sparse = tuple[int, int, int, bytes, bytes]
+_Sparse = tuple[int, tuple[int, ...], bytes, bytes]
+_KINDS = {b"g": "<f4", b"c": "<i8"}
 
 
 def request_tag(data: bytes) -> bytes:
@@ -25,28 +26,36 @@ def request_tag(data: bytes) -> bytes:
 
 
 def pack(message: Message) -> bytes:
-    """A message for the outbox. Gradients of one person are mostly zeros, so only the other rows are kept."""
-    if not isinstance(message, Gradients):
-        return b"m" + encode(message)
-    sums = message.sums
-    # By their bits, so that not even the sign of a zero is lost.
-    rows = np.flatnonzero(sums.view(np.int32)) // sums.shape[1]
-    rows = rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
-    parts = (message.number, *sums.shape, rows.astype("<i8").tobytes(), sums[rows].astype("<f4").tobytes())
-    return b"g" + msgspec.msgpack.encode(parts)
+    """A message for the outbox. Tables of one person are mostly zeros, so only their other rows are kept."""
+    if isinstance(message, Gradients):
+        return _sparse(b"g", message.number, message.sums)
+    if isinstance(message, ItemCounts):
+        return _sparse(b"c", 0, message.counts)
+    return b"m" + encode(message)
 
 
 def unpack(data: bytes) -> Message:
     """The message that was packed."""
-    if data[:1] == b"m":
+    kind = data[:1]
+    if kind not in _KINDS:
         return decode(data[1:])
     try:
-        number, n_rows, n_columns, rows, values = msgspec.msgpack.decode(data[1:], type=_Sparse)
-        sums = np.zeros((n_rows, n_columns), np.float32)
-        sums[np.frombuffer(rows, "<i8")] = np.frombuffer(values, "<f4").reshape(-1, n_columns)
+        number, shape, rows, values = msgspec.msgpack.decode(data[1:], type=_Sparse)
+        table = np.zeros(shape, _KINDS[kind])
+        table[np.frombuffer(rows, "<i8")] = np.frombuffer(values, _KINDS[kind]).reshape(-1, *shape[1:])
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise StorageError("a kept reply cannot be read: the store is damaged") from error
-    return compose(Gradients, number=number, sums=sums)
+    if kind == b"c":
+        return compose(ItemCounts, counts=table)
+    return compose(Gradients, number=number, sums=table)
+
+
+def _sparse(kind: bytes, number: int, table: np.ndarray) -> bytes:
+    # By their bits, so that not even the sign of a zero is lost.
+    rows = np.flatnonzero(table.view(np.int32)) * 4 // (table.itemsize * (table.size // len(table)))
+    rows = rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
+    values = table[rows].astype(_KINDS[kind]).tobytes()
+    return kind + msgspec.msgpack.encode((number, table.shape, rows.astype("<i8").tobytes(), values))
 
 
 def sealed(run: bytes, number: int, message: Message) -> bytes:

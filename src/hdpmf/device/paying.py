@@ -85,8 +85,10 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
     """The chosen ratings by themselves."""
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
-    own = None if weights.rating_weights is None else weights.rating_weights[chosen]
-    parts = PrivacyWeights(weights.users, weights.items, weights.beta, weights.gamma, own)
+    parts = weights
+    if weights.rating_weights is not None:
+        own = weights.rating_weights[chosen]
+        parts = PrivacyWeights(weights.users, weights.items, weights.beta, weights.gamma, own)
     pairs = (*map(str, ratings.users.ids.tolist()), ratings.user_codes.tobytes(), ratings.item_codes.tobytes())
     digest = sha256(repr(pairs).encode()).digest()
     return TakingPart(table, ratings, parts, digest)
