@@ -12,7 +12,7 @@ from hdpmf.cli.device_forget import forget
 from hdpmf.cli.device_join import join
 from hdpmf.cli.device_ledger import ledger
 from hdpmf.cli.device_rate import rate
-from hdpmf.cli.device_status import card_of, status, write_card
+from hdpmf.cli.device_status import status, write_card
 from hdpmf.cli.device_store import PassphraseFile, StorePath, User, new_passphrase, open_store
 from hdpmf.cli.output import hdpmf_version, note, print_json, print_lines, print_table
 from hdpmf.errors import ConfigError
@@ -44,9 +44,8 @@ def init(
     json: options.Json = False,
 ) -> None:
     """Make a store with a new identity, and a card (public keys only) to hand to the recommender."""
+    from hdpmf.device.card import card_of, new_device
     from hdpmf.device.policy import Policy
-    from hdpmf.device.store import DeviceStore
-    from hdpmf.transport.keys import NodeKey
 
     target = path.with_name(path.name + ".card.json") if card is None else card
     if target.exists():
@@ -56,12 +55,8 @@ def init(
     if passphrase_file is not None and not encrypt:
         raise ConfigError("--passphrase-file belongs to --encrypt; give both or neither")
     agreed = Policy() if policy is None else Policy.from_toml(_read(policy))
-    key = NodeKey.generate()
     passphrase = new_passphrase(passphrase_file) if encrypt else None
-    with DeviceStore.create(path, users=users, passphrase=passphrase, policy=agreed) as store:
-        with store.transaction():
-            store.put("node-key", key.to_bytes())
-            store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
+    with new_device(path, name=name, users=users, policy=agreed, passphrase=passphrase) as store:
         shown = card_of(store)
         write_card(shown, target)
         facts = {

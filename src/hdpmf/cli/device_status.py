@@ -11,7 +11,6 @@ import typer
 from hdpmf.cli import options
 from hdpmf.cli.device_store import PassphraseFile, StorePath, open_store
 from hdpmf.cli.output import hdpmf_version, print_json, print_lines
-from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.device.store import DeviceStore
@@ -28,6 +27,8 @@ def status(
 ) -> None:
     """Say what this device is, what it holds, and what its ratings have left to spend."""
     with open_store(path, passphrase_file) as store:
+        from hdpmf.device.card import card_of
+
         if card is not None:
             write_card(card_of(store), card)
         facts = _facts(store)
@@ -35,22 +36,6 @@ def status(
         print_json({"store": str(path), **facts, "hdpmf_version": hdpmf_version()})
         return
     print_lines(*_words(path, facts))
-
-
-def card_of(store: DeviceStore) -> DeviceCard:
-    """The device's public keys."""
-    from hdpmf.protocol.federation import DeviceCard
-    from hdpmf.transport.keys import NodeKey
-
-    key, name = store.get("node-key"), store.get("name")
-    if key is None or name is None:
-        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
-    return DeviceCard(
-        name=name.decode(),
-        identity=store.identity.public.hex(),
-        node=NodeKey.from_bytes(key).public,
-        users=store.users,
-    )
 
 
 def write_card(card: DeviceCard, target: Path) -> None:

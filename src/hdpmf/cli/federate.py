@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hdpmf.cli import options
+from hdpmf.cli.federate_demo import demo
 from hdpmf.cli.inputs import Settings, Source
 from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
 from hdpmf.cli.recommender_serve import Method, Minimum, Rounds, run_settings
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hdpmf.ratings import Ratings
 
 app = typer.Typer(help="A whole federation on this machine: simulated devices, or real processes.")
+app.command()(demo)
 
 
 @app.command()

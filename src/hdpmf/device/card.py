@@ -1,0 +1,49 @@
+"""A new device, and the card that it shows to be enrolled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError
+from hdpmf.protocol.federation import DeviceCard
+from hdpmf.transport.keys import NodeKey
+
+
+def new_device(
+    path: Path,
+    *,
+    name: str | None = None,
+    users: int = 1,
+    policy: Policy | None = None,
+    passphrase: str | None = None,
+) -> DeviceStore:
+    """A store with a new identity and a new key for the transport.
+
+    Args:
+        path: Where it goes; it must not exist yet.
+        name: What people call it; made of its identity where not given.
+        users: Users that it speaks for.
+        policy: What it agrees to.
+        passphrase: Seals the file.
+    """
+    key = NodeKey.generate()
+    store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy())
+    with store.transaction():
+        store.put("node-key", key.to_bytes())
+        store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
+    return store
+
+
+def card_of(store: DeviceStore) -> DeviceCard:
+    """The device's public keys, and how many users it speaks for."""
+    key, name = store.get("node-key"), store.get("name")
+    if key is None or name is None:
+        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
+    return DeviceCard(
+        name=name.decode(),
+        identity=store.identity.public.hex(),
+        node=NodeKey.from_bytes(key).public,
+        users=store.users,
+    )

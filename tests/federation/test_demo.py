@@ -1,0 +1,59 @@
+"""`hdpmf federate demo`: real processes, and nothing left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def _demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hdpmf", "federate", "demo", *arguments],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def _processes_that_mention(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if text in command:
+                found.append(command)
+    return found
+
+
+def test_the_demo_trains_over_tls_and_ends_everything(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    done = _demo("--devices", "3", "--keep", str(kept), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["devices"], found["users"], found["rounds"]) == (3, 600, 1)
+    assert (found["view"], found["status"], found["epsilon"]) == ("sums", "proved", 1.0)
+    # The federation draws its own noise, so it is not the library's run again; over seeds the two differ by far less.
+    assert abs(found["mse"] - found["library_mse"]) < 0.05
+    assert found["mse"] < found["user_mean_mse"]
+    assert _processes_that_mention(str(kept)) == []
+    # Everything private is readable by its owner only, and nothing of it is with the recommender.
+    stores = sorted((kept / "devices").glob("*.sqlite"))
+    assert len(stores) == 3
+    assert all(one.stat().st_mode & 0o077 == 0 for one in stores)
+    told = subprocess.run(
+        [sys.executable, "-m", "hdpmf", "device", "ledger", str(stores[0]), "--json"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert any(entry["action"] == "sent" for entry in json.loads(told.stdout)["entries"])
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    done = _demo("--keep", str(tmp_path))
+    assert done.returncode == 2
+    assert "not empty" in done.stderr
+    assert (tmp_path / "mine.txt").read_text() == "mine"
