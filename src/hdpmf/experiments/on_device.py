@@ -27,7 +27,7 @@ def can_go_together(run: Run) -> bool:
 
 
 def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> Iterator[Result]:
-    """Fit runs that ``can_go_together`` on the GPU, data set after data set; measure them on ``n_jobs`` threads here."""
+    """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on ``n_jobs`` threads."""
     ordered = sorted(runs, key=_data)
     with ThreadPoolExecutor(n_jobs) as measuring:
         for _, same in groupby(ordered, key=_data):

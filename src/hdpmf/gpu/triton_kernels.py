@@ -87,7 +87,8 @@ def exponentials(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.const
 @triton.jit
 def in_unit_ball(x):
     """Rows, scaled down to length 1 where they are longer."""
-    return x / tl.sqrt(tl.maximum(tl.sum(x * x, axis=1), 1.0))[:, None]
+    length = tl.sqrt_rn(tl.maximum(tl.sum(x * x, axis=1), 1.0))[:, None]
+    return tl.div_rn(x, tl.broadcast_to(length, x.shape))
 
 
 @triton.jit(do_not_specialize=["first_segment", "first_rating"])

@@ -16,10 +16,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.gpu.device import use_gpu
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.device_features import Features, device_features, wanted_features
+from hdpmf.models.device_fitting import fit_devices
 from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
@@ -49,6 +51,7 @@ class OneRound(Model):
     coding: str = "auto"
     features: Features = "auto"
     prior: str | PathLike[str] | Prior | None = None
+    device: str = "cpu"
     n_threads: int | None = None
     rng: int | np.random.Generator | None = None
 
@@ -107,10 +110,13 @@ class OneRound(Model):
         prior: Prior | None,
     ) -> None:
         self._set_public(train, facts, features, prior)
+        beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+        if use_gpu(self.device):
+            self.devices_ = fit_devices(train, self.fit_, beta, gamma)
+            return
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
             vectors = self.fit_.fit(by_user, workers)
-        beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
         self.devices_ = devices_after(train, by_user, vectors, beta, gamma)
 
     @property
@@ -263,6 +269,7 @@ class HDPSum(OneRound):
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
         labels: Taste labels: each device draws one, once, from which items it rated, and items with much weight are
             summed per label. It takes item features and a prior, and pays where there are thousands of users.
+        device: ``cpu``, ``cuda`` or ``auto``: where devices' vectors are fitted. What is sent is made on the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """
@@ -315,6 +322,7 @@ class HDPBit(OneRound):
             nothing; 0 leaves it unused.
         features: As for HDPSum.
         prior: As for HDPSum.
+        device: As for HDPSum.
         n_threads: As for HDPSum.
         rng: As for HDPSum.
     """
