@@ -84,12 +84,14 @@ def run_and_summarise(
     """
     from hdpmf.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
     from hdpmf.experiments.progress import clock
+    from hdpmf.gpu.device import use_gpu
 
     with Store(out, create=True) as store:
-        note(
-            f"{len(expected_runs(experiments))} runs in all, about {clock(expected_seconds(experiments, jobs))} if "
-            "none were done before"
+        # The estimate knows processors only.
+        about = (
+            "" if use_gpu(device) else f", about {clock(expected_seconds(experiments, jobs))} if none were done before"
         )
+        note(f"{len(expected_runs(experiments))} runs in all{about}")
         with resumable(command), watch() as progress:
             done = run_experiments(
                 experiments,

@@ -41,7 +41,7 @@ def walk_rows(
     row = tl.load(ranked + walker // n_runs, mask=valid, other=0)
     first = tl.load(begin + row, mask=valid, other=0)
     count = tl.where(valid, tl.load(begin + row + 1, mask=valid, other=0) - first, 0).to(tl.int32)
-    view = tl.load(run_view + run)
+    view = tl.load(run_view + run).to(tl.int64)
     rate = tl.load(rates + run)
     k = tl.arange(0, WIDTH)
     place = ((row.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]

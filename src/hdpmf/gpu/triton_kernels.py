@@ -101,7 +101,7 @@ def sum_segments(
     """One segment of one run: the sum over its ratings of the residual times the partner's factors."""
     segment = first_segment + tl.program_id(0)
     run = tl.program_id(1)
-    view = tl.load(run_view + run)
+    view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
     begin = tl.load(start + segment) - first_rating
     count = tl.load(length + segment)
     k = tl.arange(0, WIDTH)
