@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench soak clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, pytest"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
+	@echo "make soak   100 runs of a real federation with a random kill -9 in each (about an hour)"
 	@echo "make clean  remove .venv and caches"
 
 # One stamp per set of extras: pip runs again only when pyproject.toml changes.
@@ -40,6 +41,9 @@ test: lint
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/federation/soak.py --runs 100
 
 clean:
 	rm -rf $(VENV) build out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
