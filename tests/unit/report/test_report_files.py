@@ -44,7 +44,8 @@ def test_csv_has_every_cell_in_full(full_store):
     files = csv_files(read_content(full_store))
     assert set(files) == {
         "table1.csv", "table2.csv", "table3.csv", "figure_epsilon_uc.csv", "figure_f_uc.csv", "figure_sparsity.csv",
-        "figure_ablation.csv", "figure_epsilon.csv", "figure_honest.csv", "hyperparameters.csv", "table_no_features.csv",
+        "figure_ablation.csv", "figure_epsilon.csv", "figure_honest.csv", "hyperparameters.csv",
+        "table_no_features.csv",
     }  # fmt: skip
     with Store(full_store) as store:
         results = store.results()
