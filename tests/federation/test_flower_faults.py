@@ -145,6 +145,29 @@ def test_a_device_that_is_killed_is_silent_and_takes_part_again_when_it_is_back(
     wait_until(lambda: network.ask_both(b"echo back", 5.0) == dict.fromkeys(NAMES, b"back"), "both answer again")
 
 
+def test_unanswered_letters_and_late_replies_do_not_pile_up(
+    live: Live, network: Network, monkeypatch: pytest.MonkeyPatch
+):
+    superlink = live.recommender.superlink
+    assert superlink is not None
+    size = 8_000_000
+    monkeypatch.setattr("hdpmf.transport.flower_recommender._LEFTOVER", 2 * size)
+
+    def left_over(number: int) -> None:
+        order = network.sleep(0.3, bytes([number]) * size)
+        assert network.ask({FIRST: order}, deadline=0.3) == {}
+        network.ask({FIRST: b"echo x"})  # the device is done with it
+
+    for number in range(3):
+        left_over(number)
+    before = _resident(superlink.pid)
+    for number in range(3, 15):
+        left_over(number)
+    grown = (_resident(superlink.pid) - before) / size
+    assert grown < 6, f"{grown:.1f} of 12 letters, and some of their replies, are still there"
+    assert network.ask_both(b"echo x") == dict.fromkeys(NAMES, b"x")
+
+
 def test_when_the_superlink_dies_it_is_started_again_and_the_devices_find_it(live: Live, network: Network):
     superlink = live.recommender.superlink
     assert superlink is not None
@@ -211,6 +234,10 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _trust(live: Live) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ from hdpmf.transport.interface import MAX_BYTES, Answer
 from hdpmf.transport.keys import NodeKey
 
 if TYPE_CHECKING:
-    from hdpmf.transport.flower_fleet import Fleet, Parcel
+    from hdpmf.transport.flower_fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
@@ -88,12 +88,13 @@ class FlowerDevice:
                 asked = time.monotonic()
                 parcel = fleet.receive()
                 if parcel is not None:
-                    fleet.reply(parcel, self._reply_to(fleet, parcel, answer))
+                    letter = fleet.open(parcel)
+                    if letter is not None:
+                        fleet.reply(parcel, self._reply_to(letter, answer))
                 elif time.monotonic() - asked < _POLL:
                     stop.wait(_POLL)
 
-    def _reply_to(self, fleet: Fleet, parcel: Parcel, answer: Answer) -> bytes | None:
-        letter = fleet.open(parcel)
+    def _reply_to(self, letter: bytes, answer: Answer) -> bytes | None:
         try:
             reply = answer(letter)
         except Exception as error:  # a fault of ours must not end the loop, and its text stays here

@@ -190,11 +190,12 @@ class Fleet:
                 return None
             return Parcel(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
 
-    def open(self, parcel: Parcel) -> bytes:
-        """The letter's bytes."""
+    def open(self, parcel: Parcel) -> bytes | None:
+        """The letter's bytes; None if it was withdrawn, because its time is over."""
         with said_plainly():
-            data = data_in_part(self._fetch(parcel.message.metadata.run_id, data_part(parcel.tree)))
-        if len(data) > self._limit:
+            part = self._fetch(parcel.message.metadata.run_id, data_part(parcel.tree))
+            data = None if part is None else data_in_part(part)
+        if data is not None and len(data) > self._limit:
             raise TransportError(f"a letter of {len(data)} bytes is longer than the limit of {self._limit}")
         return data
 
@@ -239,16 +240,16 @@ class Fleet:
                     )
                 )
 
-    def _fetch(self, run: int, name: str) -> bytes:
+    def _fetch(self, run: int, name: str) -> bytes | None:
         request = PullObjectRequest(node=self._node, run_id=run, object_id=name)
         for _ in range(_UPLOAD_TRIES):
             answer = self._client.PullObject(request)
             if not answer.object_found:
-                break
+                return None
             if answer.object_available:
                 return bytes(answer.object_content)
             time.sleep(_UPLOAD_PAUSE)  # the recommender is still uploading it
-        raise TransportError("a letter was withdrawn before it was complete")
+        return None
 
 
 class _Signature:

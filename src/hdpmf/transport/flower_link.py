@@ -21,14 +21,13 @@ from hdpmf.transport.gate import RING, SECRET_HEADER
 
 with needs_flower():
     from flwr.common.serde import run_from_proto
-    from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+    from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, StopRunRequest
     from flwr.proto.fab_pb2 import Fab
     from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
     from flwr.proto.runtime_pb2 import (
         AcquireTaskRequest,
         PullAppMessagesRequest,
         PullTaskInputRequest,
-        PushTaskOutputRequest,
         SendTaskHeartbeatRequest,
     )
     from flwr.supercore.constant import TaskType
@@ -57,6 +56,7 @@ serverapp = "hdpmf:installed"
 clientapp = "hdpmf:installed"
 """
 _AGAIN = 0.02
+_LEFT_REPLY = 4 * 1024 * 1024  # a late reply is taken for as large
 _PATIENCE = 15.0  # with a SuperLink on this machine: if it hangs, an exchange ends so much late
 
 
@@ -115,6 +115,9 @@ class Link(HttpGrid):
         secret: Of its gate; empty for a SuperLink without one.
         max_bytes: No answer may be longer.
         bundle: What the run is started with.
+
+    Attributes:
+        leftover: Bytes, about, that unanswered letters and late replies take in the SuperLink's memory.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Link(HttpGrid):
         self._version = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")
         self._control = self._over_our_http(ControlHttpClient(self._base, interceptors=[self._version]))
         self._incomplete: list[tuple[Any, Any]] = []
+        self.leftover = 0
         try:
             self._start(empty_bundle() if bundle is None else bundle)
         except BaseException:
@@ -185,13 +189,12 @@ class Link(HttpGrid):
         except ValueError:
             complete.append(Answered(meta.reply_to_message_id, meta.group_id, None))
             return True
-        run = self.run.run_id
-        answer = self._runtime_client.PullObject(PullObjectRequest(node=self.node, run_id=run, object_id=part))
+        answer = self._runtime_client.PullObject(
+            PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
+        )
         if answer.object_found and not answer.object_available:
             return False  # the device is still sending it
-        self._runtime_client.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(node=self.node, run_id=run, message_object_id=meta.message_id)
-        )
+        self._confirm(meta.message_id)
         try:
             data = data_in_part(answer.object_content)
         except ValueError:
@@ -199,15 +202,22 @@ class Link(HttpGrid):
         complete.append(Answered(meta.reply_to_message_id, meta.group_id, data))
         return True
 
-    def forget(self) -> None:
-        """Give up on replies that are not complete: their exchange is over."""
+    def _confirm(self, message: str) -> None:
+        self._runtime_client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=message)
+        )
+
+    def forget(self, letters: Iterable[Letter]) -> None:
+        """The exchange is over; what was not answered stays in the SuperLink's memory until the run ends."""
         self._incomplete = []
+        self.leftover += sum(max(len(one.data), _LEFT_REPLY) for one in letters)
 
     def close(self) -> None:
         """End the run and hang up."""
         try:
             self._http.timeout = 2.0
-            self._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status="completed"))
+            # Not "completed": only a run that is stopped is taken out of the SuperLink's memory.
+            self._control.StopRun(StopRunRequest(run_id=self.run.run_id))
         except Exception:  # noqa: S110 - a SuperLink that is gone has no run to end
             pass
         finally:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LEFTOVER = 256 * 1024 * 1024  # bytes of unanswered letters after which a new run is started, and memory is freed
 _TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
 _SLACK = 1.0  # a letter outlives its exchange by so much, so that a reply at the last moment still counts
 
@@ -41,8 +42,8 @@ class Engine(Protocol):
         """Replies that have come since; waits up to ``wait`` seconds for one."""
         ...
 
-    def forget(self) -> None:
-        """The exchange is over."""
+    def forget(self, letters: Iterable[Letter]) -> None:
+        """The exchange is over; these letters were not answered."""
         ...
 
 
@@ -58,14 +59,15 @@ def exchange_over(
     }
     if not outgoing:
         return
+    waiting: dict[str, tuple[str, Letter]] = {}
     try:
         ids = engine.send(list(outgoing.values()), deadline + _SLACK)
-        waiting = {name: one for name, one in zip(ids, outgoing.items(), strict=True) if name}
+        waiting.update((name, one) for name, one in zip(ids, outgoing.items(), strict=True) if name)
         while waiting and (left := end - time.monotonic()) > 0:
             for reply in engine.pull(list(waiting), min(left, MAX_WAIT)):
-                device, letter = waiting.pop(reply.to, (None, None))
-                if device is None or letter is None:
+                if reply.to not in waiting:
                     continue
+                device, letter = waiting.pop(reply.to)
                 if not secrets.compare_digest(reply.token, letter.token):
                     _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
                 elif reply.data is None or len(reply.data) > max_bytes:
@@ -73,7 +75,7 @@ def exchange_over(
                 elif time.monotonic() < end:
                     yield Arrival(device, reply.data)
     finally:
-        engine.forget()
+        engine.forget([letter for _, letter in waiting.values()])
 
 
 class FlowerRecommender:
@@ -226,6 +228,8 @@ class FlowerRecommender:
                 fresh = True
             else:
                 fresh = False
+            if self._link is not None and self._link.leftover > _LEFTOVER:
+                self._give_up_link()
             if self._link is None:
                 trust = ssl.create_default_context(cadata=self.authority.decode("ascii"))
                 trust.check_hostname = False  # our own child on our own machine, under a name for others

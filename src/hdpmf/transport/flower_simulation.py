@@ -128,7 +128,7 @@ class _SimulatedFleet:
             answered.append(Answered(meta.reply_to_message_id, meta.group_id, data))
         return answered
 
-    def forget(self) -> None:
+    def forget(self, letters: Iterable[Any]) -> None:
         pass
 
     def _wait_for(self, count: int) -> dict[str, int]:
