@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hdpmf.errors import FederationError
+from hdpmf.federation.memory import Tidy
 from hdpmf.federation.population import Household
 from hdpmf.protocol import DeviceCard
 from hdpmf.transport import Arrival, InProcessNetwork, RecommenderTransport
@@ -208,7 +209,7 @@ class _Network:
 def _work(pipe: Connection) -> None:
     """A process with devices: does what comes through the pipe until it is closed."""
     try:
-        crowd = CrowdHere(*pipe.recv())
+        crowd, tidy = CrowdHere(*pipe.recv()), Tidy()
         pipe.send(crowd.cards)
         while True:
             order = pipe.recv()
@@ -217,6 +218,7 @@ def _work(pipe: Connection) -> None:
                 for arrival in crowd.network.exchange({name: blobs[key] for name, key in own.items()}, deadline):
                     pipe.send((arrival.device, arrival.data))
                 pipe.send(None)
+                tidy()
             else:
                 pipe.send(getattr(crowd, order[0])(*order[1:]))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
