@@ -199,10 +199,16 @@ class DeviceAgent:
             if session.run not in self._sessions or state.over:
                 runs = [run for run in open_runs(store) if run != session.run]
                 set_open(store, runs if state.over else [*runs, session.run])
-            session.save()
-            store.put_reply(letter.run, letter.number, tag, pack(outcome.message))
+            if state.over and not state.charged:
+                # Nothing was sent or paid, so that nothing has to be remembered; any number of such runs may come.
+                store.drop_state(session.run)
+            else:
+                session.save()
+                store.put_reply(letter.run, letter.number, tag, pack(outcome.message))
         session.touched = False
         self._sessions[session.run] = session
+        if state.over and not state.charged:
+            del self._sessions[session.run]
         if outcome.model is not None and self._setup.simulation:
             self.model = msgspec.structs.replace(outcome.model, numbers=_one_copy(outcome.model.numbers))
 

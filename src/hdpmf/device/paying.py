@@ -10,7 +10,7 @@ import numpy as np
 
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.ledger import Entry
-from hdpmf.device.policy import Policy, standing
+from hdpmf.device.policy import Policy, Standing, standing
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError
 from hdpmf.privacy.accounting import cost
@@ -40,8 +40,13 @@ class TakingPart:
     digest: bytes
 
 
-def choose(store: DeviceStore, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the ratings that can take part, and what each will pay.
+
+    Args:
+        store: The device's store.
+        terms: What was agreed on.
+        bare: Nothing is hidden, for a reason that is not in the terms.
 
     Raises:
         DeclinedError: There are no ratings (where somebody without has nothing to say), or none can pay any more.
@@ -51,7 +56,7 @@ def choose(store: DeviceStore, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     own = weights.for_ratings(ratings)
     pays = own * terms.epsilon
     able = np.ones(len(ratings), bool)
-    if standing(terms.method, terms.view) == "none":
+    if bare or standing(terms.method, terms.view) == "none":
         pays = np.full(len(ratings), np.inf)
     else:
         able = store.ledger.affords(ratings, weights, policy, pays)
@@ -106,9 +111,15 @@ def who_paid(store: DeviceStore, run: bytes, digest: bytes) -> TakingPart:
     return found
 
 
-def agreed_words(terms: Terms, factors: int) -> str:
-    """What is paid for, and what it is worth, in plain English."""
-    worth = standing(terms.method, terms.view)
+def agreed_words(terms: Terms, worth: Standing, factors: int = 1, *, fresh: bool = True) -> str:
+    """What is paid for, and what it is worth, in plain English.
+
+    Args:
+        terms: What was agreed on.
+        worth: What its epsilon is worth.
+        factors: Length of the vectors that gradients are of.
+        fresh: Noise is drawn anew in every round.
+    """
     sees = {
         "hdp-sum": "sums over all users, for every item at once, and not which items this device rated",
         "hdp-bit": "which items this device rated, their weights, and one randomised bit per rating",
@@ -122,14 +133,16 @@ def agreed_words(terms: Terms, factors: int) -> str:
         "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
         "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
     }[worth]
-    account = _accountant(terms.method, terms.view, terms.epsilon, factors, terms.rounds)
+    account = _accountant(terms.method, terms.view, terms.epsilon, factors, terms.rounds, "epoch" if fresh else "once")
     return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {promise} {account}"
 
 
 @lru_cache(maxsize=64)
-def _accountant(method: str, view: str, epsilon: float, factors: int, rounds: int) -> str:
+def _accountant(method: str, view: str, epsilon: float, factors: int, rounds: int, noise: str) -> str:
     """The accountant's number for a rating of weight 1."""
     observer = "messages" if view == "messages" else "sums-h-known"
-    found = cost(method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds)
+    found = cost(
+        method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds, noise=noise
+    )
     whose = f" (an item with {TYPICAL_RATERS} raters)" if method not in _ONE_ROUND and view == "messages" else ""
     return f"The accountant, for a rating of weight 1{whose}: {found}."

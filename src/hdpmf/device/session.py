@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.local_model import LocalModel
-from hdpmf.device.policy import standing
+from hdpmf.device.policy import Standing, standing
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
@@ -119,18 +119,26 @@ class Session(ABC):
 
     def entry(self, action: Action, number: int, words: str) -> Entry:
         """An entry of the ledger about this run."""
-        terms = self._terms
-        status = "proved" if terms is None else standing(terms.method, terms.view)
-        facts: dict[str, Any] = {"method": "", "view": "nothing", "epsilon": 0.0}
-        if terms is not None:
-            epsilon = float("inf") if status == "none" else terms.epsilon
-            facts = {"method": terms.method, "view": terms.view, "epsilon": epsilon}
+        terms, status = self.agreed(), self.standing()
         return Entry(
             recommender=self._setup.recommender,
             run=self.run.hex(),
             number=number,
+            method=terms.method,
+            view=terms.view,
+            epsilon=math.inf if status == "none" else terms.epsilon,
             status=status,
             action=action,
             words=words,
-            **facts,
+            rounds=terms.rounds,
+            factors=self.factors(),
         )
+
+    def standing(self) -> Standing:
+        """What the epsilon of this run is worth."""
+        terms = self.agreed()
+        return standing(terms.method, terms.view)
+
+    def factors(self) -> int:
+        """Length of the vectors that gradients are of; 1 where there are none."""
+        return 1

@@ -45,7 +45,7 @@ class SurveySession(Session):
         part = taking_part(self._store, pays[0])
         answer = self._contribute(survey, part)
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True
-        return Outcome(answer, self.entry("agreed", 0, agreed_words(terms, 1)), pays)
+        return Outcome(answer, self.entry("agreed", 0, agreed_words(terms, self.standing())), pays)
 
     def _contribute(self, survey: Survey, part: TakingPart) -> Message:
         terms, setup = self.agreed(), self._setup
@@ -79,11 +79,10 @@ class SurveySession(Session):
             plan=self.state.plan,
             numbers=body,
         )
-        paid = self.state.charged
         self.state.over, self.touched, self.sum = True, True, None
         self.state.number = max(self.state.number, 1)
-        words = "facts about items" + ("" if paid else "; nothing was sent for them")
-        return Outcome(compose(Accepted), self.entry("received", 1, words), model=model)
+        entry = self.entry("received", 1, "facts about items") if self.state.charged else None
+        return Outcome(compose(Accepted), entry, model=model)
 
 
 def _check(survey: Survey, terms: Terms) -> None:

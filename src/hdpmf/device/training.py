@@ -10,6 +10,7 @@ from hdpmf.device.declined import DeclinedError
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.methods import mechanism_of, method_with
 from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
+from hdpmf.device.policy import Standing
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.session import Outcome, Session, Setup
 from hdpmf.device.summing import SumOfJob
@@ -59,7 +60,7 @@ class TrainingSession(Session):
 
     def revive(self) -> None:
         """Counts need no noise, so they are counted again."""
-        if self.state.opening is not None:
+        if self.state.opening is not None and self.agreed().view == "sums":
             self._ready(0, self._going_on().counts().counts)
 
     def _agree(self, plan: Plan, body: bytes) -> Outcome:
@@ -92,7 +93,7 @@ class TrainingSession(Session):
         report = self._new_shard(terms).accept(plan)
         if report is None:
             raise ProtocolError("the mechanism reports no budgets")
-        return Outcome(report, self.entry("agreed", 0, agreed_words(terms, plan.n_factors)), pays)
+        return Outcome(report, self.entry("agreed", 0, self._words(terms)), pays)
 
     def _open(self, opening: Opening, body: bytes) -> Outcome:
         terms, plan = self.agreed(), self._plan()
@@ -106,7 +107,7 @@ class TrainingSession(Session):
         counts = shard.open(opening)
         self._shard, self._opening, self.touched = shard, opening, True
         self.state.opening, self.state.shard = body, shard.state().encode()
-        words = agreed_words(terms, plan.n_factors) if pays else "how many ratings take part, per item"
+        words = self._words(terms) if pays else "how many ratings take part, per item"
         entry = self.entry("agreed" if pays else "sent", 0, words)
         return Outcome(self._answer(counts, counts.counts), entry, pays)
 
@@ -174,16 +175,31 @@ class TrainingSession(Session):
         )
         self.state.number, self.touched = message.number, True
         self._end()
-        words = "the final item factors; nothing was sent for them"
-        return Outcome(compose(Accepted), self.entry("received", message.number, words), model=model)
+        return Outcome(compose(Accepted), model=model)
+
+    def _bare(self) -> bool:
+        """Whether nothing is hidden, whatever the method is: the same noise twice is removed by subtracting."""
+        return not self._plan().fresh_noise and self._plan().epochs > 1
+
+    def factors(self) -> int:
+        """Length of the vectors that gradients are of."""
+        return self._plan().n_factors
+
+    def standing(self) -> Standing:
+        """What the epsilon of this run is worth."""
+        return "none" if self._agreed_plan is not None and self._bare() else super().standing()
 
     def _end(self) -> None:
         """What is not needed any more goes; that the run was there stays, so that it does not begin again."""
         self.state.over, self.state.shard = True, None
         self._shard = self._part = None
 
+    def _words(self, terms: Terms) -> str:
+        plan = self._plan()
+        return agreed_words(terms, self.standing(), plan.n_factors, fresh=plan.fresh_noise)
+
     def _choose(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-        chosen, pays = choose(self._store, terms)
+        chosen, pays = choose(self._store, terms, bare=self._bare())
         self._part = taking_part(self._store, chosen)
         self.state.charged, self.state.taking_part, self.touched = True, self._part.digest, True
         return chosen, pays

@@ -138,6 +138,20 @@ def test_noise_that_stays_the_same_hides_nothing():
     refuses(agent, plan_for(fresh_noise=False), "policy")
 
 
+def test_who_allows_it_all_the_same_pays_infinitely_much():
+    agent = agent_for(make_store(ratings=part([4])))
+    run = Run([agent], plan=plan_for(fresh_noise=False))
+    run.open()
+    run.finish()
+    first = agent._store.ledger.entries()[0]
+    assert (first.status, first.epsilon, first.paid) == ("none", np.inf, np.inf)
+    assert "NOTHING IS HIDDEN" in first.words
+    assert "no guarantee" in first.words
+    ask(agent, terms_for(), run=OTHER_RUN)
+    ask(agent, plan_for(), run=OTHER_RUN)
+    refuses(agent, Opening(noise_budget=0.5), "budget", run=OTHER_RUN)
+
+
 @pytest.mark.parametrize("budget", [None, 0.6, 50.0, 0.4])
 def test_another_noise_budget(agent, budget):
     ask(agent, terms_for())
@@ -237,6 +251,11 @@ def test_a_letter_of_another_job(agent, run):
     refuses(agent, plan_for(), "protocol", 1)
     refuses(agent, message, "protocol", 1, run=OTHER_RUN)
     assert isinstance(ask(agent, message, 1), Gradients)
+
+
+def test_a_secure_sum_in_a_run_of_messages(agent, run):
+    _refused(agent, letter(b"x", kind="sum"), "secure-sum")
+    assert agent._sessions[RUN].sum is None
 
 
 def test_a_run_that_is_over_does_not_begin_again(agent, run):
