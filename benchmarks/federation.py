@@ -2,9 +2,9 @@
 
     HDPMF_DATA=... python benchmarks/federation.py [--devices 10,100,943,6040] [--processes 2]
 
-Up to 943 devices are users of ML-100K, more are users of ML-1M; each device holds one user. Seconds per round are what
-the clock says, so run it on a machine that is doing nothing else. Bytes are of the whole run divided by its rounds: the item
-table, which a device gets once, is in them.
+Up to 943 devices are users of ML-100K, more are users of ML-1M; each device holds one user. Seconds per round are
+what the clock says, so run it on a machine that is doing nothing else. Bytes are of the whole run divided by its
+rounds: the item table, which a device gets once, is in them.
 """
 
 from __future__ import annotations
