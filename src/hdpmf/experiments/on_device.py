@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, cast
 
@@ -64,17 +64,16 @@ def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoo
             return finished(run, started, claim, error=error, host=host)
         return finished(run, started, claim, metrics, host=host)
 
-    waiting = []
+    waiting: list[Future[Result]] = []
     for one in fit_together([fit for _, _, fit, _ in prepared]):
         if one.error is not None:
             run, claim, _, _ = prepared[one.number]
             yield finished(run, started, claim, error=one.error, host=host)
         else:
             waiting.append(measuring.submit(measure, one.number, one.seconds))
-        while waiting and waiting[0].done():
+        # Training launches from this thread, which measuring threads would keep waiting; so they take turns.
+        while one.last and waiting:
             yield waiting.pop(0).result()
-    for future in waiting:
-        yield future.result()
 
 
 def _data(run: Run) -> bytes:

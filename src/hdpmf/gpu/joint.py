@@ -7,7 +7,7 @@ rating before it with the same user or the same item. Levels follow each other, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 import torch
@@ -26,7 +26,7 @@ class JointSolver:
 
     Args:
         table: The ratings.
-        seed: Of the orders; runs of one view share them.
+        seeds: Of the orders of each view, which its runs share.
         epochs: How many orders will be needed.
         engine: Does the work; by default the one for the table's device.
 
@@ -34,9 +34,9 @@ class JointSolver:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(self, table: Table, seed: int, epochs: int, engine: ModuleType | None = None) -> None:
+    def __init__(self, table: Table, seeds: Sequence[int], epochs: int, engine: ModuleType | None = None) -> None:
         self._engine = engine or engine_for(table.users.device)
-        self._seed = seed
+        self._seeds = seeds
         self.raters = table.counts(table.items, table.n_items)
         self._views = [of_view(table, view) for view in range(table.n_views)]
         self._levels = self._all_levels(epochs)
@@ -53,7 +53,11 @@ class JointSolver:
         at_a_time = max(1, min(epochs, _PLACES_AT_A_TIME // max(sum(sizes), 1)))
         for first in range(1, epochs + 1, at_a_time):
             numbers = range(first, min(first + at_a_time, epochs + 1))
-            queued = [self._queue(view, number) for number in numbers for view in views]
+            queued = [
+                self._queue(view, seed, number)
+                for number in numbers
+                for view, seed in zip(views, self._seeds, strict=True)
+            ]
             queues = Queues(
                 base=_bounds(sizes * len(numbers), device),
                 view=torch.arange(len(views), device=device).repeat(len(numbers)).int(),
@@ -67,9 +71,9 @@ class JointSolver:
                 orders = [order for _, _, order in queued[number : number + len(views)]]
                 yield self._cut(orders, found[number : number + len(views)])
 
-    def _queue(self, view: Table, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _queue(self, view: Table, seed: int, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Users and their turns, item after item, and the places in the view's table, for one order of its ratings."""
-        keys = self._engine.random_words(self._seed, view.n, epoch, view.users.device)
+        keys = self._engine.random_words(seed, view.users, view.items, epoch)
         order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
         turn = torch.empty_like(view.users)
         begin = begins(view.users, view.n_users)

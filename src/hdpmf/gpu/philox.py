@@ -46,11 +46,10 @@ def normals(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -
     return torch.stack((a, b, c, d), dim=-1).flatten(-2)
 
 
-def step_normals(seeds: Tensor, rows: Tensor, width: int, visit: int, epoch: int) -> Tensor:
-    """The normals of the ``visit``-th step of each row, in the shape of ``normals``."""
+def step_normals(seeds: Tensor, rows: Tensor, width: int, steps: Tensor, epoch: int) -> Tensor:
+    """The normals of some step (counted from 0) of each row, in the shape of ``normals``."""
     quads = torch.arange(width // 4, device=rows.device)
-    visits = torch.full_like(rows, visit)[..., None]
-    w0, w1, w2, w3 = words(seeds[..., None], rows[..., None], visits, epoch, STEPS + 16 * quads)
+    w0, w1, w2, w3 = words(seeds[..., None], rows[..., None], steps[..., None], epoch, STEPS + 16 * quads)
     a, b = _box_muller(w0, w1)
     c, d = _box_muller(w2, w3)
     return torch.stack((a, b, c, d), dim=-1).flatten(-2)
@@ -62,11 +61,9 @@ def exponentials(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: i
     return torch.stack(drawn, dim=-1).flatten(-2)
 
 
-def sort_keys(seed: int, n: int, epoch: int, device: torch.device) -> Tensor:
-    """One random word of 32 bits for each of ``n`` ratings."""
-    counters = torch.arange(-(-n // 4), device=device)
-    seeds = torch.tensor(seed, device=device)
-    return torch.stack(words(seeds, counters, torch.zeros_like(counters), epoch, ORDER), dim=-1).flatten()[:n]
+def order_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
+    """One random word for each pair of user and item, whatever table it is in."""
+    return words(torch.tensor(seed, device=users.device), users.long(), items.long(), epoch, ORDER)[0]
 
 
 def _quads(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

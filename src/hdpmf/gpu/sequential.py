@@ -19,8 +19,8 @@ from hdpmf.gpu.table import Table, engine_for
 class SequentialSolver:
     """Private methods, one noisy step per rating.
 
-    Runs that are trained together visit ratings in the same random order, drawn from ``seed``; a run of a view skips
-    what is not in its view, which leaves a uniform order of what is.
+    Runs that are trained together visit ratings in the same random order, drawn from ``seed``; a run skips what is not
+    in its view, which leaves the order that it would have alone.
 
     Args:
         table: The ratings.
@@ -62,7 +62,7 @@ class SequentialSolver:
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
         keys = None
         if epoch is not None:  # items and users take turns in drawing, so that their orders have nothing in common
-            keys = self._engine.random_words(self._seed, table.n, 2 * epoch + side, rows.device)
+            keys = self._engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
         order = shuffled(rows, keys)
         columns = Columns(
             table.target[:, order],

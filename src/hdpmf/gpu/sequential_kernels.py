@@ -9,12 +9,12 @@ from hdpmf.gpu.triton_kernels import box_muller, exponentials, in_unit_ball, phi
 
 
 @triton.jit
-def step_normals(seed, rows, visit, epoch, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def step_normals(seed, rows, steps, epoch, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """The normals of one step of some rows."""
     zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
     quads = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
     w0, w1, w2, w3 = philox(
-        seed + zero.to(tl.int64), rows.to(tl.uint32)[:, None] + zero, zero + tl.full([], visit, tl.uint32),
+        seed + zero.to(tl.int64), rows.to(tl.uint32)[:, None] + zero, steps.to(tl.uint32)[:, None] + zero,
         zero + tl.full([], epoch, tl.uint32), quads * 16 + 4,
     )  # fmt: skip
     a, b = box_muller(w0, w1)
@@ -53,6 +53,7 @@ def walk_rows(
         share = tl.load(shares + view * share_stride + row, mask=valid, other=0.0) * tl.load(run_scale + run) * rate
         h = exponentials(seed, h_rows, epoch, 2, WALKERS, WIDTH)
         deviation = tl.where(k[None, :] < n_factors, tl.sqrt(2.0 * h) * share[:, None], 0.0)
+    done = tl.zeros([WALKERS], tl.int32)
     active = count > 0
     wanted = tl.load(target + view * target_stride + first, mask=active, other=0.0)
     who = tl.load(partner + first, mask=active, other=0).to(tl.int64)
@@ -73,10 +74,11 @@ def walk_rows(
             residual *= tl.load(coefficient + view * coefficient_stride + at, mask=active, other=0.0)
         moved = x * keep + factors * (2.0 * rate * residual)[:, None]
         if NOISE != "none":
-            moved -= deviation * step_normals(seed, row, visit, epoch, WALKERS, WIDTH)
+            moved -= deviation * step_normals(seed, row, done, epoch, WALKERS, WIDTH)
         if UNIT_BALL:
             moved = in_unit_ball(moved)
         x = tl.where(taken[:, None], moved, x)
+        done += taken.to(tl.int32)
         factors = next_factors
         wanted = next_wanted
         active = following
@@ -85,18 +87,19 @@ def walk_rows(
 
 
 @triton.jit(do_not_specialize=["seed", "epoch"])
-def write_words(out, seed, epoch, n_quads, BLOCK: tl.constexpr):
-    """Four random words for each counter, next to each other."""
-    quad = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def write_words(out, users, items, seed, epoch, n, BLOCK: tl.constexpr):
+    """One random word for each rating."""
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = place < n
     zero = tl.zeros([BLOCK], tl.uint32)
-    key = tl.full([BLOCK], seed, tl.int64)
-    w0, w1, w2, w3 = philox(key, quad.to(tl.uint32), zero, zero + tl.full([], epoch, tl.uint32), zero + 5)
-    place = out + quad.to(tl.int64) * 4
-    there = quad < n_quads
-    tl.store(place, w0.to(tl.int64), mask=there)
-    tl.store(place + 1, w1.to(tl.int64), mask=there)
-    tl.store(place + 2, w2.to(tl.int64), mask=there)
-    tl.store(place + 3, w3.to(tl.int64), mask=there)
+    word, _, _, _ = philox(
+        tl.full([BLOCK], seed, tl.int64),
+        tl.load(users + place, mask=there, other=0).to(tl.uint32),
+        tl.load(items + place, mask=there, other=0).to(tl.uint32),
+        zero + tl.full([], epoch, tl.uint32),
+        zero + 5,
+    )
+    tl.store(out + place, word.to(tl.int64), mask=there)
 
 
 @triton.jit

@@ -186,6 +186,7 @@ def walk(
         share = shares[torch.clamp(views, max=len(shares) - 1)].T * runs.noise_scale * rates
         deviation = torch.sqrt(2.0 * h) * share[:, :, None]
         deviation[..., n_factors:] = 0.0
+    done = torch.zeros((len(counts), len(runs)), dtype=torch.int64, device=own.device)
     for visit in range(int(counts.max())):
         present = visit < counts
         at = torch.where(present, walks.begin[:-1] + visit, 0)
@@ -196,13 +197,14 @@ def walk(
             residual = residual * columns.coefficient[rows_of_view][:, at].T
         moved = own * keep + factors * (2.0 * rates * residual)[:, :, None]
         if deviation is not None:
-            moved = moved - deviation * philox.step_normals(runs.seed, rows, own.shape[-1], visit, epoch)
+            moved = moved - deviation * philox.step_normals(runs.seed, rows, own.shape[-1], done, epoch)
         if unit_ball:
             moved = in_unit_ball(moved)
         active = present[:, None].expand(-1, len(runs))
         if columns.members is not None:
             active = active & (columns.members[at][:, None] >> runs.view & 1).bool()
         own.copy_(torch.where(active[:, :, None], moved, own))
+        done += active
 
 
 def walk_together(levels: Levels, runs: Runs, U: Tensor, V: Tensor, rates: Tensor) -> None:
@@ -244,6 +246,6 @@ def find_levels(queues: Queues) -> Tensor:
     return levels
 
 
-def random_words(seed: int, n: int, epoch: int, device: torch.device) -> Tensor:
-    """One random word of 32 bits (in int64) for each of ``n`` ratings."""
-    return philox.sort_keys(seed, n, epoch, device)
+def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    return philox.order_words(seed, users, items, epoch)

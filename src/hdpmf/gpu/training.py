@@ -49,7 +49,7 @@ class Cell:
     Attributes:
         rates: Its learning rate in each epoch.
         reg: Regularisation.
-        seed: Of its noise and, for the whole group, of the orders of ratings.
+        seed: Of its noise, and of the orders of ratings.
         noise_scale: Scale b of its noise.
         view: The view of the table that it trains on.
     """
@@ -62,12 +62,13 @@ class Cell:
 
 
 class Training:
-    """Runs on one table. Results do not depend on which other runs of the same seed are trained beside them.
+    """Runs on one table. What becomes of a run does not depend on which others are trained beside it.
 
     Args:
         table: The ratings, on the device or streamed to it.
         recipe: What the runs share.
-        cells: The runs; all have the same seed and number of epochs.
+        cells: The runs, all of the same number of epochs. In ``sequential`` all have the same seed, in ``joint`` all
+            of a view: orders are shared.
         first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
         first_items: First item factors, in the same way.
         engine: Does the work; by default the one for the table's device.
@@ -111,7 +112,8 @@ class Training:
         elif recipe.solver == "sequential":
             self._solver = SequentialSolver(table, recipe.n_factors, cells[0].seed, engine)
         else:
-            self._solver = JointSolver(table, cells[0].seed, self._epochs, engine)
+            seeds = {cell.view: cell.seed for cell in cells}
+            self._solver = JointSolver(table, [seeds[view] for view in range(table.n_views)], self._epochs, engine)
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:

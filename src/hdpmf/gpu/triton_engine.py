@@ -170,10 +170,9 @@ def find_levels(queues: Queues) -> Tensor:
     return level
 
 
-def random_words(seed: int, n: int, epoch: int, device: torch.device) -> Tensor:
-    """One random word of 32 bits (in int64) for each of ``n`` ratings."""
-    out = torch.empty(-(-n // 4) * 4, dtype=torch.int64, device=device)
-    quads = len(out) // 4
-    if n:
-        sequential.write_words[(-(-quads // 256),)](out, seed, epoch, quads, BLOCK=256)
-    return out[:n]
+def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    out = torch.empty(len(users), dtype=torch.int64, device=users.device)
+    if len(users):
+        sequential.write_words[(-(-len(users) // 256),)](out, users, items, seed, epoch, len(users), BLOCK=256)
+    return out

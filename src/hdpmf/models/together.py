@@ -1,9 +1,8 @@
 """Many factorizations fitted at once on a GPU: a grid of learning rates and regularisations, folds, seeds.
 
-What can share a launch does: models with the same K, solver, kind of noise, seed and number of epochs, over the union
-of their training ratings. What a model becomes does not depend on the learning rates and regularisations beside it. In
-``sequential`` its order of ratings is drawn over the union: a uniform order of its own ratings, though not the one that
-it would have alone.
+What can share a launch does: models with the same K, solver, kind of noise and number of epochs (in ``sequential`` also
+of one seed), over the union of their training ratings. What a model becomes does not depend on those beside it, but for
+rounding where they train on different ratings.
 """
 
 from __future__ import annotations
@@ -58,11 +57,13 @@ class Fitted:
         number: Its position among those that were given.
         seconds: Its share of the time.
         error: Why it could not be fitted, or None.
+        last: Whether the next one, if any, has yet to be trained.
     """
 
     number: int
     seconds: float = 0.0
     error: HdpmfError | None = None
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +88,9 @@ def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
             continue
         model, mechanism = fit.model, fit.model._mechanism()
         recipe = recipe_of(one.plan, mechanism, one.entry.budget is not None, model._h_per_item(), model.solver)
-        key = (recipe, one.seed, one.plan.epochs, id(fit.train.users), id(fit.train.items))
+        # Runs of ``sequential`` share their orders of ratings, and so their seed.
+        shared_seed = one.seed if recipe.solver == "sequential" else None
+        key = (recipe, shared_seed, one.plan.epochs, id(fit.train.users), id(fit.train.items))
         groups.setdefault(key, []).append(one)
     for (recipe, *_), group in groups.items():
         for part in _fitting(group):
@@ -137,7 +140,7 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
         cell_of(one.plan, one.fit.model._mechanism(), one.entry.budget, one.seed, entries[id(one.entry)][0])
         for one in part
     ]
-    training = Training(table, recipe, cells, *first_factors(part[0].fit.train, part[0].plan, part[0].seed))
+    training = Training(table, recipe, cells, *_first_factors(part))
     training.finish()
     finite = torch.isfinite(training.V.sum(dim=(0, 2))).tolist()
     seconds = (time.perf_counter() - begin) / len(part)
@@ -146,10 +149,17 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
         if not finite[run]:
             rate = one.plan.learning_rate
             message = f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
-            yield Fitted(one.number, seconds, DivergedError(message))
+            yield Fitted(one.number, seconds, DivergedError(message), last=run == len(part) - 1)
             continue
         _set_state(one, training, run, cells[run].view, table, states)
-        yield Fitted(one.number, seconds)
+        yield Fitted(one.number, seconds, last=run == len(part) - 1)
+
+
+def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:
+    """First user vectors and item factors, of shape (rows, runs, K): models of the same seed start from the same."""
+    by_seed = {one.seed: first_factors(one.fit.train, one.plan, one.seed) for one in part}
+    users, items = (np.stack([by_seed[one.seed][side] for one in part], axis=1) for side in (0, 1))
+    return users, items
 
 
 def _set_state(

@@ -30,8 +30,9 @@ def test_known_answers(counter, key, expected):
 
 
 def test_engines_draw_the_same_words(device):
-    expected = philox.sort_keys(2**40 + 9, 1001, 7, torch.device("cpu"))
-    assert torch.equal(triton_engine.random_words(2**40 + 9, 1001, 7, device).cpu(), expected)
+    users, items = torch.arange(1001, dtype=torch.int32) % 77, torch.arange(1001, dtype=torch.int32)
+    expected = torch_engine.random_words(2**40 + 9, users, items, 7)
+    assert torch.equal(triton_engine.random_words(2**40 + 9, users.to(device), items.to(device), 7).cpu(), expected)
     assert expected.min() >= 0
     assert expected.max() < 2**32
     assert len(torch.unique(expected)) == 1001

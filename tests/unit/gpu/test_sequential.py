@@ -16,7 +16,8 @@ RATE, REG, SEED = 0.05, 0.02, 9
 
 
 def order_of(world, rows, epoch, side):
-    keys = philox.sort_keys(SEED, world.n, 2 * epoch + side, torch.device("cpu"))
+    pairs = torch.from_numpy(world.users), torch.from_numpy(world.items)
+    keys = philox.order_words(SEED, *pairs, 2 * epoch + side)
     return shuffled(torch.from_numpy(rows), keys).numpy()
 
 
@@ -30,7 +31,7 @@ def reference_epoch(world, U, V, epoch, weighted, keep=None, noise=None):
         steps = np.array([keep[r] for r in own], bool)
         own = np.array(own, int)[steps] if len(own) else np.array([], int)
         coefficient = world.coefficient[own] if weighted else None
-        shares = None if noise is None else noise[item][np.flatnonzero(steps)]
+        shares = None if noise is None else noise[item][: len(own)]
         V[item] = reference.sequential_row(
             V[item], U[world.users[own]], world.target[own], coefficient, RATE, REG, shares, False
         )
@@ -70,7 +71,10 @@ def test_noise_is_each_rating_s_share(engine, device, noise):
     h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
     h = philox.exponentials(seeds, h_rows, 8, 4, philox.EXPONENTIALS)[:, 0, : world.n_factors].double()
     raters = np.maximum(np.bincount(world.items, minlength=world.n_items), 1)
-    c = [philox.step_normals(seeds, rows, 8, visit, 4)[:, 0, : world.n_factors].double() for visit in range(world.n)]
+    c = [
+        philox.step_normals(seeds, rows, 8, torch.full_like(rows, visit), 4)[:, 0, : world.n_factors].double()
+        for visit in range(world.n)
+    ]
     spread = (scale * torch.sqrt(2 * h)).numpy() / np.sqrt(raters)[:, None]
     shares = np.stack([spread * one.numpy() for one in c], axis=1)
     expected = reference_epoch(world, world.U, world.V, 4, False, noise=shares)
@@ -130,10 +134,8 @@ def test_noise_that_is_drawn_once_stays_with_its_rating(device):
 
 
 def test_orders_are_uniform():
-    rows = torch.zeros(3, dtype=torch.int32)
-    seen = [
-        tuple(shuffled(rows, philox.sort_keys(SEED, 3, epoch, torch.device("cpu"))).tolist()) for epoch in range(600)
-    ]
+    rows, items = torch.zeros(3, dtype=torch.int32), torch.arange(3, dtype=torch.int32)
+    seen = [tuple(shuffled(rows, philox.order_words(SEED, rows, items, epoch)).tolist()) for epoch in range(600)]
     _, counts = np.unique(seen, axis=0, return_counts=True)
     assert len(counts) == 6
     assert stats.chisquare(counts).pvalue > 1e-3
