@@ -69,7 +69,7 @@ def endpoint(metrics: Metrics, port: int, address: str = LOCAL) -> Iterator[int]
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError as error:  # pragma: no cover - tested in a process of its own
+    except ImportError as error:
         raise MissingExtraError("the metrics endpoint needs: pip install 'hdpmf[federation]'") from error
     registry = CollectorRegistry()
     registry.register(Collector(metrics))

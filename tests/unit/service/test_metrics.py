@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.service.live import LiveView, clock, size, watch
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.prometheus import endpoint
@@ -44,6 +45,12 @@ def test_the_endpoint_serves_all_counts_on_this_machine_only() -> None:
     assert values['hdpmf_recommender_refusals_total{reason="policy"}'] == "2.0"
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+
+
+def test_without_the_package_the_endpoint_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingExtraError, match="hdpmf\\[federation\\]"), endpoint(counted(), 0):
+        pass
 
 
 def test_the_live_view_shows_the_round_and_the_refusals() -> None:
