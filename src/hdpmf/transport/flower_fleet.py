@@ -18,7 +18,7 @@ from typing import Any, Self
 from hdpmf.errors import TransportError
 from hdpmf.transport.certificates import check_authority
 from hdpmf.transport.extras import needs, needs_flower
-from hdpmf.transport.flower_http import bounded_client, said_plainly
+from hdpmf.transport.flower_http import bounded_client, said_plainly, unless_run_is_over
 from hdpmf.transport.gate import ENVELOPE
 from hdpmf.transport.keys import NodeKey
 
@@ -192,7 +192,8 @@ class Fleet:
 
     def open(self, parcel: Parcel) -> bytes | None:
         """The letter's bytes; None if it was withdrawn, because its time is over."""
-        with said_plainly():
+        data = None
+        with said_plainly(), unless_run_is_over():
             part = self._fetch(parcel.message.metadata.run_id, data_part(parcel.tree))
             data = None if part is None else data_in_part(part)
         if data is not None and len(data) > self._limit:
@@ -202,7 +203,7 @@ class Fleet:
     def reply(self, parcel: Parcel, data: bytes | None) -> None:
         """Answer a letter; with None, say that there will be no answer, so that nobody waits for one."""
         run = parcel.message.metadata.run_id
-        with said_plainly():
+        with said_plainly(), unless_run_is_over():
             if data is None:
                 self._push(run, Message(_NO_ANSWER, reply_to=parcel.message))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any
@@ -55,6 +56,16 @@ class _Bounded(httpx.SyncByteStream):
 
     def close(self) -> None:
         self._stream.close()
+
+
+@contextmanager
+def unless_run_is_over() -> Iterator[None]:
+    """A letter of a run that has ended needs no more attention, and the connection is as good as before."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.FORBIDDEN:
+            raise
 
 
 class said_plainly:  # noqa: N801 - a context manager, read as a verb
