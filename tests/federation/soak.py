@@ -159,9 +159,12 @@ def _faults_of_a_device(name: str, path: Path, home: Household) -> list[str]:
         left = store.ledger.remaining(held, weights, store.policy)
         if (left < -1e-6).any():
             faults.append(f"{name}: a rating has paid more than its budget")
-        sent = Counter((one.run, one.number) for one in store.ledger.entries() if one.action == "sent")
+        entries = store.ledger.entries()
+        sent = Counter((one.run, one.number) for one in entries if one.action == "sent")
         if any(count > 1 for count in sent.values()):
             faults.append(f"{name}: contributed twice to a round")
+        if sum(one.ratings > 0 for one in entries) > 1:
+            faults.append(f"{name}: paid twice")
     return faults
 
 

@@ -93,7 +93,7 @@ class TrainingSession(Session):
         report = self._new_shard(terms).accept(plan)
         if report is None:
             raise ProtocolError("the mechanism reports no budgets")
-        return Outcome(report, self.entry("agreed", 0, self._words(terms)), pays)
+        return Outcome(report, self.entry("sent", 0, self._words(terms)), pays)
 
     def _open(self, opening: Opening, body: bytes) -> Outcome:
         terms, plan = self.agreed(), self._plan()
@@ -108,7 +108,10 @@ class TrainingSession(Session):
         self._shard, self._opening, self.touched = shard, opening, True
         self.state.opening, self.state.shard = body, shard.state().encode()
         words = self._words(terms) if pays else "how many ratings take part, per item"
-        entry = self.entry("agreed" if pays else "sent", 0, words)
+        # Counts for a secure sum leave later, under masks; in the other view they leave with this answer.
+        entry = self.entry("sent", 0, words) if terms.view == "messages" else None
+        if pays and entry is None:
+            entry = self.entry("agreed", 0, words)
         return Outcome(self._answer(counts, counts.counts), entry, pays)
 
     def _round(self, message: Round, body: bytes) -> Outcome:
