@@ -109,6 +109,13 @@ class Content:
             yield from cells
 
     @property
+    def n_runs(self) -> int:
+        """Runs behind what is shown; a store may hold others, as of a method that has changed since."""
+        shown = {run for cell in self.all_cells for run in cell.run_ids}
+        shown |= {run for one in self.tuned for row in one.grid for run in row.run_ids}
+        return sum(run in self.results for run in shown)
+
+    @property
     def dataset_titles(self) -> dict[str, str]:
         """Display names by name, in the order of the experiments."""
         names = [name for experiment in self.experiments.values() for name in experiment.datasets]

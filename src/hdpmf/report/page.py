@@ -76,7 +76,7 @@ def _header(content: Content) -> Html:
     last = content.sessions[-1].at[:10] if content.sessions else ""
     facts = [
         words(titles),
-        counted(len(content.results), "run"),
+        counted(content.n_runs, "run"),
         f"{duration(seconds)} of wall time" if seconds else "",
         last,
     ]

@@ -14,6 +14,7 @@ import pytest
 
 from hdpmf.errors import ConfigError
 from hdpmf.experiments import Experiment, Store, collect
+from hdpmf.experiments.runs import METHOD_VERSIONS
 from hdpmf.models import METHODS
 from hdpmf.report.content import anchor, read_content
 from hdpmf.report.findings import count_marks, findings
@@ -137,6 +138,15 @@ def test_findings_come_from_the_numbers(full_store):
     by_text = {one.where + one.text[:10]: one for one in statements(content)}
     assert by_text["Table IIIHDPMF has "].verdict == "fails"
     assert by_text["Table IIIDPMF perfo"].verdict == "holds"
+
+
+def test_runs_that_nothing_shows_are_not_counted(tmp_path, fill_store, experiments, monkeypatch):
+    chosen = experiments(["table3"])
+    everything = read_content(fill_store(tmp_path, chosen))
+    assert everything.n_runs == len(everything.results)
+    monkeypatch.setitem(METHOD_VERSIONS, "user-mean", 7)  # its old runs are nobody's any more
+    old = [one for one in everything.results.values() if one.run.method == "user-mean"]
+    assert read_content(tmp_path).n_runs == len(everything.results) - len(old)
 
 
 def test_yelp_is_called_a_sample_everywhere(page):
