@@ -172,6 +172,7 @@ class _Network:
     def __init__(self, pipes: Sequence[Connection], homes: Mapping[str, int]) -> None:
         self._pipes = pipes
         self._homes = homes
+        self._tidy = Tidy()
 
     def present(self) -> frozenset[str]:
         """All devices, always."""
@@ -191,6 +192,7 @@ class _Network:
                     yield Arrival(*arrival)
                 elif not self._send(pipe, parts, letters, deadline):
                     waiting.remove((pipe, parts))
+                    self._tidy()
 
     @staticmethod
     def _send(pipe: Connection, parts: list[list[str]], letters: Mapping[str, bytes], deadline: float) -> bool:

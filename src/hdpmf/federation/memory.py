@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-_STEP = 64 * 1024 * 1024
+_STEP = 16 * 1024 * 1024
 
 
 class Tidy:
