@@ -55,8 +55,8 @@ _LABELS_LEAVE = (
     "device draws its label once, at random by what it rated, and tells nobody."
 )
 _LABELS_PROTECT = (
-    "Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the noise was divided "
-    "among, both times. Which items a user rated is hidden at about the cost of a value."
+    "Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the noise was "
+    "divided among, both times. Which items a user rated is hidden at about the cost of a value."
 )
 _NOT_PROTECTED = (
     "Visible: which items a user rated and how many rated each. And through the user's vector every rating also moves "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
     from hdpmf.service.folder import ServiceFolder
     from hdpmf.service.settings import RunSettings
-    from hdpmf.transport import RecommenderTransport
+    from hdpmf.transport.flower_recommender import FlowerRecommender
 
 METHODS = ("hdp-sum", "hdp-bit", "hdpmf-paid", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf", "mf")
 _SHARE = 0.75  # of the users must be in every round, unless said otherwise
@@ -133,7 +133,7 @@ def serve(
         outcome = service.conduct(run)
         _report(place, outcome.summary, outcome.statement.lines(), json)
         if stay:
-            service.stay()
+            service.stay(lambda card: transport.admit(card.identity, card.node))
 
 
 def run_settings(
@@ -182,7 +182,7 @@ class _Nobody:
 
 
 @contextmanager
-def _transport(place: ServiceFolder) -> Iterator[RecommenderTransport]:
+def _transport(place: ServiceFolder) -> Iterator[FlowerRecommender]:
     from hdpmf.transport.flower_recommender import FlowerRecommender
 
     config = place.config

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import CatalogueTable, ItemFacts, Opening, Round, decode
+from hdpmf.protocol import CatalogueTable, DeviceCard, ItemFacts, Opening, Round, decode
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.recommender.recommender import Draws
@@ -227,11 +227,17 @@ class Service:
             self._log(f"{len(took)} more devices have the model")
         return len(took)
 
-    def stay(self) -> None:
-        """Hand the result to whoever comes, until interrupted."""
+    def stay(self, admit: Callable[[DeviceCard], None] = lambda card: None) -> None:
+        """Hand the result to whoever comes, until interrupted.
+
+        Args:
+            admit: Lets a device connect; told every card on the roster again and again, since people enrol meanwhile.
+        """
         self.metrics.stage = "handing out the model"
         self._log(self.metrics.stage)
         while True:
+            for card in self.folder.enrolled.cards:
+                admit(card)
             self.hand_out()
             self._write_state()
             self._sleep(max(self.folder.config.pace.pause, 0.1))

@@ -1,0 +1,51 @@
+"""A device that is enrolled while the recommender stays: the model comes to it, and it gives nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from deployed import wait_until
+
+from hdpmf.federation.deploy import Deployment, free_port
+
+
+def _hdpmf(*arguments: object) -> dict:
+    command = [sys.executable, "-m", "hdpmf", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> None:
+    items, service = tmp_path / "items.csv", tmp_path / "recommender"
+    items.write_text("item,title\n" + "".join(f"{number},Film {number}\n" for number in range(1, 21)))
+    port = free_port()
+    made = _hdpmf("recommender", "init", service, "--items", items, "--port", port)
+    stores = [tmp_path / f"{name}.sqlite" for name in ("ana", "ben", "cleo", "late")]
+    for store in stores:
+        _hdpmf("device", "init", store)
+        for item, value in ((1, 5), (2, 4), (3, 1)):
+            _hdpmf("device", "rate", store, item, value)
+
+    def enroll(*enrolled: Path) -> None:
+        _hdpmf("recommender", "enroll", service, *(store.with_name(store.name + ".card.json") for store in enrolled))
+
+    join = (f"localhost:{port}", "--ca", made["authority"], "--roster", str(service / "roster.json"), "--once")
+    enroll(*stores[:3])
+    with Deployment(tmp_path / "logs") as deployment:
+        deployment.recommender(service, "--method", "hdp-bit", "--stay")
+        for store in stores[:3]:
+            deployment.device(store.stem, store, *join)
+        for store in stores[:3]:
+            deployment.wait(store.stem, seconds=120)
+        wait_until(lambda: (service / "model").exists(), "the model is there")
+        enroll(stores[3])
+        deployment.device("late", stores[3], *join)
+        deployment.wait("late", seconds=120)
+    assert len(_hdpmf("device", "recommend", stores[3], "-n", 5)["items"]) == 5
+    assert _hdpmf("device", "ledger", stores[3])["entries"] == []
+    told = _hdpmf("device", "ledger", stores[0])["entries"]
+    assert [one["action"] for one in told] == ["sent", "received"]
