@@ -1,0 +1,118 @@
+"""One exchange over Flower with an engine that lies: replies in another's name, twice, too long, to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from hdpmf.transport.flower_fleet import Answered, Letter, bytes_of, data_in_part, data_part, record_of
+from hdpmf.transport.flower_recommender import exchange_over
+
+NODES = {"aa": 1, "bb": 2, "cc": 3}
+
+
+class Engine:
+    """Replies with what a test makes of each letter; refuses letters to node 3."""
+
+    def __init__(self, *rounds: dict[int, list[Answered]]) -> None:
+        self._rounds = list(rounds)
+        self.sent: dict[int, Letter] = {}
+        self.left: list[Letter] | None = None
+
+    def send(self, letters: Sequence[Letter], seconds: float) -> list[str]:
+        self.sent = {one.node: one for one in letters}
+        return ["" if one.node == 3 else f"message-{one.node}" for one in letters]
+
+    def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
+        if not self._rounds:
+            return []
+        # A token of None stands for the right one.
+        return [
+            replace(reply, token=self.sent[node].token if reply.token is None else reply.token)
+            for node, replies in self._rounds.pop(0).items()
+            for reply in replies
+        ]
+
+    def forget(self, letters: Iterable[Letter]) -> None:
+        self.left = list(letters)
+
+
+def _reply(node: int, data: bytes | None, token: str | None = None) -> Answered:
+    return Answered(f"message-{node}", token, data)  # type: ignore[arg-type]
+
+
+def _exchange(engine: Engine, deadline: float = 0.2) -> list[tuple[str, bytes]]:
+    letters = dict.fromkeys(NODES, b"letter")
+    return [(one.device, one.data) for one in exchange_over(engine, NODES, letters, deadline, max_bytes=10)]
+
+
+def test_replies_come_with_the_name_that_the_letter_went_to():
+    engine = Engine({2: [_reply(2, b"two")]}, {1: [_reply(1, b"one")]})
+    assert _exchange(engine, 30.0) == [("bb", b"two"), ("aa", b"one")]
+    assert engine.left == []
+    assert len({letter.token for letter in engine.sent.values()}) == 3
+
+
+def test_a_reply_in_another_devices_name_is_dropped():
+    forged = _reply(1, b"forged", token="guessed")
+    assert _exchange(Engine({1: [forged], 2: [_reply(2, b"two")]})) == [("bb", b"two")]
+
+
+def test_of_two_replies_only_the_first_counts():
+    engine = Engine(
+        {1: [_reply(1, b"first"), _reply(1, b"second")]}, {1: [_reply(1, b"third")], 2: [_reply(2, b"two")]}
+    )
+    assert _exchange(engine, 30.0) == [("aa", b"first"), ("bb", b"two")]
+
+
+def test_replies_to_nothing_that_was_sent_are_dropped():
+    assert _exchange(Engine({1: [replace(_reply(1, b"x"), to="message-9"), replace(_reply(1, b"x"), to="")]})) == []
+
+
+@pytest.mark.parametrize("data", [None, bytes(11)])
+def test_no_reply_and_too_long_a_reply_leave_a_device_silent_without_waiting(data: bytes | None):
+    assert _exchange(Engine({1: [_reply(1, data)], 2: [_reply(2, bytes(10))]}), 30.0) == [("bb", bytes(10))]
+
+
+def test_what_was_not_answered_is_told_to_the_engine():
+    engine = Engine({2: [_reply(2, b"two")]})
+    assert _exchange(engine) == [("bb", b"two")]
+    assert engine.left == [engine.sent[1]]
+
+
+def test_who_is_not_connected_gets_no_letter():
+    engine = Engine()
+    assert list(exchange_over(engine, {}, {"aa": b"x"}, 30.0, max_bytes=10)) == []
+    assert engine.sent == {}
+
+
+def test_bytes_survive_flowers_records_and_anything_else_is_refused():
+    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    for data in (b"", bytes(range(256))):
+        record = record_of(data, "token")
+        assert bytes_of(Message(record, 1, "query")) == data
+        assert data_in_part(record["letter"].deflate()) == data
+    for wrong in (RecordDict(), RecordDict({"letter": ConfigRecord({"data": "text"})})):
+        with pytest.raises(ValueError, match="not a message of ours"):
+            bytes_of(Message(wrong, 1, "query"))
+    with pytest.raises(ValueError, match="not a message of ours"):
+        data_in_part(ConfigRecord({"data": 5}).deflate())
+
+
+def test_only_messages_of_one_record_have_a_part_with_the_bytes():
+    from flwr.proto.message_pb2 import ObjectTree
+
+    leaf = ObjectTree(object_id="leaf")
+    assert data_part(ObjectTree(object_id="m", children=[ObjectTree(object_id="r", children=[leaf])])) == "leaf"
+    with pytest.raises(ValueError, match="not a message of ours"):
+        data_part(ObjectTree(object_id="m", children=[leaf, leaf]))
+    deep = leaf
+    for _ in range(20):
+        deep = ObjectTree(object_id="x", children=[deep])
+    with pytest.raises(ValueError, match="not a message of ours"):
+        data_part(deep)
