@@ -77,9 +77,10 @@ def test_labels_do_not_help_by_chance(splits):
 
 @pytest.mark.parametrize("params", [{}, {"prior": "films-100k"}, {"prior": "films-100k", "labels": True}])
 def test_a_whole_private_run_on_ml_1m_takes_seconds(splits, params):
+    """Processor time of all threads: more than the time that passes on two idle cores, and the same on busy ones."""
     train, test = splits["ml-1m"]
     weights = PrivacySpec().draw(train, rng=0)
     HDPSum(rng=0, **params).fit(train, weights)  # compiled once
-    begin = time.perf_counter()
+    begin = time.process_time()
     HDPSum(rng=0, **params).fit(train, weights).score(test)
-    assert time.perf_counter() - begin < 3
+    assert time.process_time() - begin < 3
