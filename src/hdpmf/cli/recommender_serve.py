@@ -123,7 +123,7 @@ def serve(
     else:
         note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
     counting = nullcontext() if metrics_port is None else endpoint(metrics, metrics_port, metrics_host)
-    with counting as port, watch(metrics) as log, _transport(place) as transport:
+    with place.serving(), counting as port, watch(metrics) as log, _transport(place) as transport:
         if port is not None:
             log(f"counts for Prometheus: http://{metrics_host}:{port}/metrics")
         service = Service(place, transport, metrics=metrics, log=log)

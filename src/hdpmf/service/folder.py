@@ -21,7 +21,8 @@ from __future__ import annotations
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -218,6 +219,22 @@ class ServiceFolder:
     def write_state(self, state: bytes) -> None:
         """What the service is doing."""
         atomic_write(self.path / "state.json", state)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """While inside, no other process serves this folder: two would tell devices different things.
+
+        Raises:
+            ConfigError: Another one does.
+        """
+        import fcntl
+
+        with (self.path / ".serving").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ConfigError(f"another process serves {self.path}; let it end first") from error
+            yield
 
     def _read(self, name: str) -> bytes:
         try:

@@ -165,6 +165,7 @@ class Service:
         self._transport = transport
         self._log = log
         self._sleep = sleep
+        self.metrics.listeners.append(self._write_state)
 
     def begin(self, settings: RunSettings) -> bytes:
         """Write down a new run; a survey asks only devices that have not answered one like it."""
@@ -192,7 +193,6 @@ class Service:
     def conduct(self, run: bytes) -> Outcome:
         """A run that was begun, to its end."""
         record, files = self.folder.record(run), self.folder.run_files(run)
-        self.metrics.listeners.append(self._write_state)
         outcome = conduct(
             record.settings,
             self.folder.catalogue,

@@ -12,7 +12,7 @@ from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.local_model import recommend
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
-from hdpmf.errors import FederationError
+from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.population import deal
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.released import SimulatedNoise
@@ -91,6 +91,39 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     assert early.ledger.spent_total() > 0.0
     assert not {one.action for one in late.ledger.entries()} & {"agreed", "sent"}
     assert len(recommend(late, 3, user=user, model=town.agents[7].model)) == 3
+
+
+def test_staying_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack)
+    town.enroll(*range(8))
+    town.connect(*range(8))
+    settings = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
+    town.service.conduct(town.service.begin(settings))
+    admitted: list[str] = []
+    looks = 0
+
+    def later(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            town.folder.enroll([town.cards[9]])
+            town.connect(9)
+        if looks == 3:
+            raise KeyboardInterrupt
+
+    town.service._sleep = later
+    with pytest.raises(KeyboardInterrupt):
+        town.service.stay(lambda card: admitted.append(card.identity))
+    assert town.cards[9].identity in admitted
+    assert town.agents[9].model is not None
+
+
+def test_a_folder_is_served_by_one_process_at_a_time(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack)
+    with town.folder.serving(), pytest.raises(ConfigError, match="another process serves"), town.folder.serving():
+        pass
+    with town.folder.serving():
+        pass
 
 
 def test_devices_that_come_later_answer_once_more_for_themselves(tmp_path: Path, stack: ExitStack) -> None:
