@@ -35,6 +35,14 @@ def test_presence_and_hidden_h(call):
     assert result.json["view"] == "sums-h-hidden"
 
 
+def test_labels(call):
+    options = ("--method", "hdp-sum", "--labels", "--view", "sums", "--adjacency", "presence", "--runs", "100")
+    result = call("audit", "run", *options)
+    assert "0.991667 (proved)" in result.out
+    assert "knowing the device's label" in result.out
+    assert call("audit", "run", *options, "--json").json["settings"]["labels"] is True
+
+
 def test_a_claim_for_another_view_is_called_so(call):
     result = call("audit", "run", "--method", "hdp-sum", "--view", "messages", "--runs", "20")
     assert "1 (proved, not for this view)" in result.out
@@ -67,6 +75,8 @@ def test_report_writes_a_figure_and_numbers(call, tmp_path):
         ("run", "--method", "hdpmf", "--runs", "1"),
         ("run", "--method", "hdp-bit", "--adjacency", "presence"),
         ("run", "--method", "hdp-sum", "--view", "sums-h-hidden"),
+        ("run", "--method", "hdp-bit", "--labels"),
+        ("run", "--method", "hdp-sum", "--labels", "--view", "messages"),
         ("attack", "nonsense"),
         ("attack", "reconstruct", "--method", "hdp-bit"),
     ],

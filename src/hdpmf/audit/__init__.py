@@ -13,6 +13,7 @@ from hdpmf.audit.game import (
     VIEWS,
     Audit,
     AuditResult,
+    cells,
     pairs,
     run_audit,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "LowerBound",
     "Scores",
     "ceiling",
+    "cells",
     "lower_bound",
     "pairs",
     "run_audit",

@@ -28,25 +28,25 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(one.method for one in results))[::-1]
+    names = list(dict.fromkeys(row_of(one) for one in results))[::-1]
     views = [view for view in VIEWS if any(one.view == view for one in results)]
     top = max(one.ceiling for one in results)
     with mpl.rc_context():
         mpl.rcdefaults()
-        figure = Figure(figsize=(3.55 * len(views) + 1.6, 0.46 * len(names) + 2.35), dpi=150, facecolor="white")
+        figure = Figure(figsize=(3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35), dpi=150, facecolor="white")
         FigureCanvasAgg(figure)
         height = figure.get_figheight()
         panels = figure.subplots(1, len(views), sharey=True, squeeze=False)[0]
-        left = 1.45 / figure.get_figwidth()
+        left = 2.3 / figure.get_figwidth()
         figure.subplots_adjust(left=left, right=0.985, wspace=0.07, top=1 - 1.3 / height, bottom=0.95 / height)
         for axes, view in zip(panels, views, strict=True):
-            _panel(axes, {one.method: one for one in results if one.view == view}, names, top)
+            _panel(axes, {row_of(one): one for one in results if one.view == view}, names, top)
             title, meaning = _TITLES[view]
             axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=_INK, pad=20)
             axes.annotate(
                 meaning, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_FAINT
             )
-        panels[0].set_yticks(range(len(names)), [METHODS[name].label for name in names], fontsize=10.5, color=_INK)
+        panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=_INK)
         panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
         figure.text(0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=_INK, va="top")
@@ -57,11 +57,21 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
     return picture.getvalue()
 
 
+def row_of(result: AuditResult) -> str:
+    """The row of the figure that a result is in."""
+    parts = [METHODS[result.method].label]
+    parts += ["labels"] if result.settings["labels"] else []
+    parts += ["presence"] if result.settings["adjacency"] == "presence" else []
+    return ", ".join(parts)
+
+
 def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: float) -> None:
+    hidden_h = any(one.view == HIDDEN_H for one in results.values())
     axes.axvline(top, color=_FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     for position, name in enumerate(names):
         if name not in results:
-            axes.annotate("no h: as in sums", (0, position), (4, 0), textcoords="offset points", va="center",
+            why = "no h: as in sums" if hidden_h else "not audited"
+            axes.annotate(why, (0, position), (4, 0), textcoords="offset points", va="center",
                           fontsize=8.5, color=_FAINT)  # fmt: skip
             continue
         one = results[name]

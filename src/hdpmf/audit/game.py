@@ -12,6 +12,7 @@ import numpy as np
 
 from hdpmf.audit.bounds import CONFIDENCE, Scores, ceiling, lower_bound
 from hdpmf.audit.device import device_scores
+from hdpmf.audit.labelled import LabelledDesign, labelled_final_scores, labelled_scores, labelled_world
 from hdpmf.audit.one_round import Design, bit_scores, final_scores, sum_scores
 from hdpmf.audit.replay import record
 from hdpmf.audit.retrain import retrain_scores, small_world
@@ -34,6 +35,12 @@ DRAWS_H = ("hdpmf", "hdpmf-w", "pdpmf", "dpmf")
 HIDES_PRESENCE = ("hdp-sum",)
 """The methods that claim to hide whether an item was rated, though something is sent."""
 
+HAS_LABELS = ("hdp-sum",)
+"""The methods that can sum by taste labels."""
+
+LABELLED_VIEWS = ("sums", "final")
+"""What is audited with labels. Single contributions have no more protection than without them."""
+
 _COVERED = {"all messages": VIEWS, "sums over users (secure aggregation)": ("sums", HIDDEN_H, "final")}
 
 BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
@@ -44,7 +51,7 @@ _FINAL_PILOT = 1_000
 # As the command line trains them.
 LEARNING_RATES = {"hdpmf-w": 0.05}
 
-_SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "delta", "seed")
+_SETTINGS = ("adjacency", "labels", "epsilon", "weight", "factors", "epochs", "delta", "seed")
 
 Progress = Callable[[int, int], None]
 """Called with the simulations done and all there will be."""
@@ -67,6 +74,7 @@ class Audit:
         seed: An audit is a simulation: the same seed gives the same bound.
         adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or its ``presence``, not
             there or highest.
+        labels: Whether the sums are by taste labels (hdp-sum).
     """
 
     method: str
@@ -79,6 +87,7 @@ class Audit:
     delta: float = 0.0
     seed: int = 0
     adjacency: str = "value"
+    labels: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("method", AUDITED), ("view", VIEWS), ("adjacency", ADJACENCIES)):
@@ -92,6 +101,10 @@ class Audit:
                 f"{self.method} does not claim to hide which items were rated, so there is nothing to put to the test; "
                 f"audit presence with {', '.join(HIDES_PRESENCE)}"
             )
+        if self.labels and self.method not in HAS_LABELS:
+            raise ConfigError(f"{self.method} has no taste labels; audit them with {', '.join(HAS_LABELS)}")
+        if self.labels and self.view not in LABELLED_VIEWS:
+            raise ConfigError(f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited")
         check_runs(self.runs)
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
@@ -115,8 +128,10 @@ class AuditResult:
         ceiling: The largest bound that so many runs can prove.
         power: Measured true-positive rate of the attacker's test.
         false_alarms: Its measured false-positive rate.
-        parts: Bounds of weaker attackers: ``direct`` uses only messages about the rated item, ``indirect`` only those
-            about the user's other items, which depend on the rating through the user's vector.
+        parts: Bounds of other attackers: ``direct`` uses only messages about the rated item, ``indirect`` only those
+            about the user's other items, which depend on the rating through the user's vector. With taste labels
+            ``head`` is one whose grouping sums the rated item per label, and ``label`` one who knows the device's label
+            in addition, which the proof allows for.
         pilot_runs: Runs of each world that chose the threshold.
         data: The world.
         target: How many ratings the audited user has, and how many users rated the item.
@@ -159,10 +174,13 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
     """
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
-    target = choose_target(small_world(world) if audit.view == "final" else world, audit.weight, seed=audit.seed)
+    if audit.view == "final":
+        world = labelled_world(world) if audit.labels else small_world(world)
+    target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
     pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and audit.method.startswith("hdp-") else audit.runs
-    halves = _play(audit, target, pilot, _counter(progress, 2 * (pilot + audit.runs)))
+    games = 2 if audit.labels and audit.view == "sums" else 1  # of two groupings the attacker takes the better one
+    halves = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in halves.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
@@ -194,6 +212,21 @@ def pairs() -> list[tuple[str, str]]:
     return [(method, view) for method in AUDITED for view in VIEWS if view != HIDDEN_H or method in DRAWS_H]
 
 
+def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
+    """The audits of a report: every pair, and taste labels with both of their claims."""
+    audits = []
+    for method in AUDITED:
+        of_method = [view for one, view in pairs() if one == method]
+        audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
+        if method in HAS_LABELS:
+            audits += [
+                Audit(method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True)
+                for adjacency in ADJACENCIES
+                for view in LABELLED_VIEWS
+            ]
+    return audits
+
+
 def verdict(claimed: float | None, bound: float) -> str:
     """What a lower bound says about a claim."""
     if claimed is None:
@@ -210,6 +243,8 @@ def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None])
     if audit.method == "user-mean":
         step(2 * total)
         return {"everything": _nothing_sent(target, audit.runs)}
+    if audit.labels:
+        return _play_labelled(audit, target, pilot, step)
     if audit.method in ("hdp-sum", "hdp-bit"):
         design = Design("A" if audit.method == "hdp-sum" else "L", audit.epsilon)
         if audit.view == "final":
@@ -229,6 +264,19 @@ def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None])
     return {name: _halves(getattr(scored, name), pilot) for name in ("everything", "direct", "indirect")}
 
 
+def _play_labelled(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Halves:
+    design = LabelledDesign(audit.epsilon)
+    if audit.view == "final":
+        halves = labelled_final_scores(target, design, pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency)
+        return {"everything": halves}
+    runs, games = pilot + audit.runs, {}
+    for head in (True, False):
+        games[head] = labelled_scores(target, design, runs, audit.seed, step, adjacency=audit.adjacency, head=head)
+    attacks = [_halves(game["sums"], pilot) for game in games.values()]
+    best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
+    return {"everything": best, "head": attacks[0], "label": _halves(games[True]["label"], pilot)}
+
+
 def _model(audit: Audit) -> Factorization:
     model = make_model(
         audit.method,
@@ -245,10 +293,11 @@ def _model(audit: Audit) -> Factorization:
 
 
 def _claim(audit: Audit) -> PrivacyClaim:
-    claim = make_model(audit.method, epsilon=audit.epsilon).privacy
+    chosen: dict[str, Any] = {"epsilon": audit.epsilon, **({"labels": True} if audit.labels else {})}
+    claim = make_model(audit.method, **chosen).privacy
     if audit.adjacency == "value":
         return claim
-    return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", epsilon=audit.epsilon).pure)
+    return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
 
 
 def _nothing_sent(target: Target, runs: int) -> tuple[Scores, Scores]:

@@ -69,7 +69,7 @@ class Design:
         self, ratings: Ratings, weights: PrivacyWeights, n_users: int, survey: Survey, noise: SimulatedNoise
     ) -> SumContribution | BitContribution:
         """What a shard with these ratings sends, holding ``n_users`` of all contributors."""
-        source: Any = noise if self.noise_factor == 1.0 else _Less(noise, self.noise_factor)
+        source: Any = noise if self.noise_factor == 1.0 else Less(noise, self.noise_factor)
         shard = OneRoundShard(
             ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
         )
@@ -77,17 +77,28 @@ class Design:
         return shard.contribute()
 
 
-class _Less:
+class Less:
     """Noise with a smaller scale than asked for: a mistake, made on purpose."""
 
-    def __init__(self, noise: SimulatedNoise, factor: float) -> None:
-        self._noise, self._factor = noise, factor
+    def __init__(self, noise: SimulatedNoise, factor: float, label_factor: float = 1.0) -> None:
+        self._noise, self._factor, self._label_factor = noise, factor, label_factor
 
     def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
+        """As ``SimulatedNoise``, with less of it."""
         return self._noise.discrete_laplace(float(scale) * self._factor, size)
 
     def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
+        """As ``SimulatedNoise``, with less of it."""
         return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
+
+    def bits(self, rare: np.ndarray) -> np.ndarray:
+        """Lots that are drawn less at random."""
+        return self._noise.bits(self.sharpened(rare, self._label_factor))
+
+    @staticmethod
+    def sharpened(rare: np.ndarray, factor: float) -> np.ndarray:
+        """The probabilities whose logits are those of ``rare`` over ``factor``."""
+        return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-rare) - np.log(rare)) / factor)))
 
 
 def sum_scores(
@@ -106,7 +117,7 @@ def sum_scores(
     coding = coding_of(design.survey(target.ratings, contributors))
     channels = sum_channels(design.kind, coding, design.epsilon)
     worlds = []
-    for world, rating in enumerate(_ends(target, adjacency)):
+    for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         one, weights = _alone(target, rating)
         survey = design.survey(one, contributors)
         noise = SimulatedNoise(seed, _SUMS + world)
@@ -115,10 +126,9 @@ def sum_scores(
             sent = design.answer(one, weights, n_users, survey, noise)
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
-            if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
-                progress(run % _TOLD_EVERY + 1)
+            tell(progress, run, runs)
         worlds.append(entries)
-    moved = [_moved(target, coding, rating) for rating in _ends(target, adjacency)]
+    moved = [moved_by(target, coding, rating, target.row) for rating in rating_in_worlds(target, adjacency)]
 
     def ratio(seen: np.ndarray) -> np.ndarray:
         total = np.zeros(len(seen))
@@ -136,17 +146,23 @@ def sum_scores(
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
 
 
-def _ends(target: Target, adjacency: str) -> tuple[float | None, float]:
+def tell(progress: Progress, run: int, runs: int) -> None:
+    """Report every so many runs, and at the end."""
+    if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
+        progress(run % _TOLD_EVERY + 1)
+
+
+def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:
     """The rating in the two worlds; None where it is not there."""
     low, high = target.ends
     return (None if adjacency == "presence" else low), high
 
 
-def _moved(target: Target, coding: Coding, rating: float | None) -> tuple[int, int, int]:
-    """What the rating adds to its item's score, its item's weight and the total."""
+def moved_by(target: Target, coding: Coding, rating: float | None, row: int) -> tuple[int, int, int]:
+    """What a rating in this row adds to its item's score, its item's weight and the total."""
     if rating is None:
         return 0, 0, 0
-    units = int(weight_units(np.array([target.weight]))[0])
+    units = int(weight_units(target.weights[row : row + 1])[0])
     value = np.array([rating], np.float32)
     ruler = make_ruler(target.ratings.scale)
     return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
@@ -208,16 +224,15 @@ def final_scores(
     worlds = []
     contributors = target.ratings.n_users
     survey, model = design.survey(target.ratings, contributors), design.model
-    for world, rating in enumerate(_ends(target, adjacency)):
-        ratings, weights = _with_rating(target, rating)
+    for world, rating in enumerate(rating_in_worlds(target, adjacency)):
+        ratings, weights = with_rating(target, rating)
         noise = SimulatedNoise(seed, _FINAL + world)
         published = np.empty((pilot + runs, 3))
         for run in range(pilot + runs):
             sent = design.answer(ratings, weights, contributors, survey, noise)
             facts = model._post_process(survey, sent, None)
             published[run] = facts.mean, facts.bias[target.item], facts.variance[target.item]
-            if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == pilot + runs - 1:
-                progress(run % _TOLD_EVERY + 1)
+            tell(progress, run, pilot + runs)
         worlds.append(published)
     low, high = worlds
     direction = fisher(low[:pilot], high[:pilot])
@@ -234,7 +249,7 @@ def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeight
     return one, PrivacyWeights.per_rating(one, np.full(len(one), target.weight))
 
 
-def _with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
+def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
     """The whole world with this rating in the audited place, or without one there."""
     ratings, weights = target.ratings, target.weights
     values = ratings.values if rating is None else target.values(rating)

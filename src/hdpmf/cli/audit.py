@@ -62,6 +62,7 @@ def run(
             help="What it has to find out: the rating, or whether there is one.",
         ),
     ] = "value",
+    labels: Annotated[bool, typer.Option("--labels", help="hdp-sum by taste labels (sums and final).")] = False,
     runs: _Runs = 10_000,
     data: _Data = "synthetic",
     epsilon: options.Epsilon = 1.0,
@@ -75,7 +76,7 @@ def run(
     """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
     from hdpmf.audit import Audit, run_audit
 
-    audit = Audit(method, view, runs, epsilon, weight, factors, epochs, delta, seed, adjacency)
+    audit = Audit(method, view, runs, epsilon, weight, factors, epochs, delta, seed, adjacency, labels)
     world = _world(data)
     with progress_bar(f"auditing {method}, {view}") as advance:
         result = run_audit(audit, world, advance)
@@ -130,22 +131,23 @@ def report(
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Audit every method in every view, in about five minutes; a figure (audit.png) and all numbers (audit.json)."""
+    """Audit every method in every view (a quarter of an hour); a figure (audit.png) and all numbers (audit.json)."""
     begin = time.perf_counter()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
-    from hdpmf.audit import Audit, pairs, run_audit
-    from hdpmf.audit.figure import audit_png
+    from hdpmf.audit import cells, run_audit
+    from hdpmf.audit.figure import audit_png, row_of
     from hdpmf.files import atomic_write
 
     world = _world(data)
     results = []
-    with progress_bar("auditing", len(pairs())) as advance:
-        for done, (method, view) in enumerate(pairs()):
-            advance(done, len(pairs()))
-            results.append(run_audit(Audit(method, view, runs, epsilon, weight, seed=seed), world))
+    audits = cells(runs, epsilon, weight, seed)
+    with progress_bar("auditing", len(audits)) as advance:
+        for done, audit in enumerate(audits):
+            advance(done, len(audits))
+            results.append(run_audit(audit, world))
     subtitle = (
         f"epsilon {epsilon:g}, weight {weight:g}; {runs:,} runs of each world; bounds hold with "
         f"{100 * results[0].confidence:g}% confidence; {world.name}, {world.n_users:,} users"
@@ -164,7 +166,7 @@ def report(
     print_table(
         ("method", "view", "claimed", "at least", "verdict", "claimed for"),
         [
-            (one.method, one.view, _claimed(one), f"{one.epsilon_lower_bound:.2f}", one.verdict, one.claim_view)
+            (row_of(one), one.view, _claimed(one), f"{one.epsilon_lower_bound:.2f}", one.verdict, one.claim_view)
             for one in results
         ],
         numeric=("claimed", "at least"),
@@ -200,7 +202,12 @@ def _print_result(result: AuditResult) -> None:
         f"{result.runs:,} runs where it was true, and in {result.false_alarms:.2%} where it was not.",
         f"So many runs can prove at most {result.ceiling:.2f}.",
     )
-    if result.parts:
+    if "label" in result.parts:
+        print_lines(
+            f"With the item summed per label: {result.parts['head']:.3f}; knowing the device's label as well: "
+            f"{result.parts['label']:.3f}."
+        )
+    elif result.parts:
         print_lines(
             f"From messages about the item alone: {result.parts['direct']:.3f}; from those about the user's other "
             f"items, through the user's vector: {result.parts['indirect']:.3f}."
