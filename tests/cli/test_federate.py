@@ -26,7 +26,7 @@ HERE = ("--processes", 1)
             ["--method", "hdp-sum", "--sample", 20, "--epsilon", 2],
             {"view": "sums", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
         ),
-        (["--method", "hdp-bit"], {"view": "messages", "status": "proved"}),
+        (["--method", "hdp-bit", "--prior", "films-100k"], {"view": "messages", "status": "proved"}),
         (["--method", "mf", "--rounds", 3], {"epsilon": None, "status": "none"}),
     ],
 )
@@ -40,6 +40,20 @@ def test_every_kind_of_run_gives_the_promised_fields(
     assert found.keys() >= KEYS
     assert {name: found[name] for name in expected} == expected
     assert found["n"] > 0
+    assert 0 < found["mae"] ** 2 <= found["mse"]
+
+
+def test_a_run_by_taste_labels(call: Call) -> None:
+    data = ("--data", "synthetic", "--hold-out", 3, "--sample", 60, "--devices", 5)
+    result = call(
+        "federate", "simulate", *data, "--method", "hdp-sum", "--labels", "--prior", "films-100k", "--epsilon", 4,
+        *HERE, "--json",
+    )  # fmt: skip
+    assert (result.code, result.err) == (0, "")
+    found = result.json
+    assert (found["rounds"], found["view"], found["status"], found["epsilon"]) == (2, "sums", "proved", 4.0)
+    assert "weight times 3.97" in found["guarantee"]
+    assert "tells nobody" in found["sees"]
     assert 0 < found["mae"] ** 2 <= found["mse"]
 
 
@@ -66,6 +80,12 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call
         (["--processes", 0], "--processes must be"),
         (["--minimum", 61], "needs 61 users"),
         (["--epsilon", 0], "epsilon must be"),
+        (["--method", "hdp-sum", "--labels"], "give --prior"),
+        (["--method", "hdp-sum", "--labels", "--prior", "mine.json"], "devices have no prior 'mine.json'"),
+        (["--method", "hdp-sum", "--labels", "--prior", "films"], "items have none"),
+        (["--method", "hdp-sum", "--labels", "--prior", "films", "--rounds", 1], "two rounds by labels"),
+        (["--method", "hdp-bit", "--labels", "--prior", "films"], "design A of hdp-sum"),
+        (["--method", "hdpmf", "--prior", "films"], "no use for a prior"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(

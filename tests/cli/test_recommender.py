@@ -90,5 +90,7 @@ def test_serving_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path
     call("recommender", "enroll", folder, card(tmp_path, 1))
     assert "cannot run 'user-mean'" in call("recommender", "serve", folder, "--method", "user-mean").err
     assert "made for the view 'sums'" in call("recommender", "serve", folder, "--messages").err
+    assert "give --prior" in call("recommender", "serve", folder, "--labels").err
+    assert "devices have no prior 'x'" in call("recommender", "serve", folder, "--prior", "x").err
     assert "no unfinished run" in call("recommender", "serve", folder, "--give-up").err
     assert "is no recommender" in call("recommender", "serve", tmp_path / "nothing").err

@@ -88,6 +88,7 @@ def _runs(entries: Sequence[Entry]) -> list[_Run]:
 def _cost(entries: Sequence[Entry]) -> Cost | None:
     """What the run costs a rating of weight 1, by the accountant; None where nothing was paid for."""
     from hdpmf.privacy.accounting import cost
+    from hdpmf.protocol.federation import by_labels
 
     paid = next((one for one in entries if one.ratings), None)
     if paid is None:
@@ -95,7 +96,7 @@ def _cost(entries: Sequence[Entry]) -> Cost | None:
     epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
     return cost(
         paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
-        factors=max(paid.factors, 1),
+        factors=max(paid.factors, 1), labels=by_labels(paid.method, paid.rounds),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hdpmf.cli import options
 from hdpmf.cli.federate_demo import demo
 from hdpmf.cli.inputs import Settings, Source
 from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
-from hdpmf.cli.recommender_serve import Method, Minimum, Rounds, run_settings
+from hdpmf.cli.recommender_serve import Labels, Method, Minimum, Prior, Rounds, run_settings
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def simulate(
             rich_help_panel=options.PRIVACY_PANEL,
         ),
     ] = None,
+    labels: Labels = False,
+    prior: Prior = None,
     epsilon: options.Epsilon = 1.0,
     minimum: Minimum = None,
     spec: options.Spec = None,
@@ -96,8 +98,9 @@ def simulate(
         secure_sum = method == "hdp-sum"
     users = training.n_users
     settings = run_settings(
-        method, secure_sum, rounds, users if minimum is None else minimum, epsilon, factors, lr, reg, users
-    )
+        method, secure_sum, rounds, users if minimum is None else minimum, epsilon, factors, lr, reg, users,
+        labels=labels, prior=prior,
+    )  # fmt: skip
     metrics = Metrics()
     with watch(metrics, lines=not json) as log:
         done = run(

@@ -12,7 +12,7 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
-from hdpmf.cli.recommender_serve import Method, Rounds, run_settings
+from hdpmf.cli.recommender_serve import Labels, Method, Prior, Rounds, run_settings
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def demo(
             rich_help_panel=options.PRIVACY_PANEL,
         ),
     ] = None,
+    labels: Labels = False,
+    prior: Prior = None,
     epsilon: options.Epsilon = 1.0,
     factors: options.Factors = 10,
     lr: options.LearningRate = None,
@@ -77,7 +79,7 @@ def demo(
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
     settings = run_settings(
         method, secure_sum, 20 if rounds is None and method not in ("hdp-sum", "hdp-bit", "hdpmf-paid") else rounds,
-        int(_SHARE * train.n_users), epsilon, factors, lr, reg, train.n_users,
+        int(_SHARE * train.n_users), epsilon, factors, lr, reg, train.n_users, labels=labels, prior=prior,
     )  # fmt: skip
     weights = PrivacySpec().draw(train, rng=seed)
     with _place(keep) as folder, progress_bar("training", settings.rounds) as advance:

@@ -39,7 +39,7 @@ Rounds = Annotated[
         "--rounds",
         metavar="T",
         help="Rounds of training.",
-        show_default="100; 10 for hdpmf-paid; the one-round designs have 1",
+        show_default="100; 10 for hdpmf-paid; the one-round designs have 1, or 2 with --labels",
         rich_help_panel=options.MODEL_PANEL,
     ),
 ]
@@ -51,6 +51,24 @@ Minimum = Annotated[
         help="Users, at least, in every round. The noise of hdp-sum is divided among so many.",
         show_default="three quarters",
         rich_help_panel=options.PRIVACY_PANEL,
+    ),
+]
+Labels = Annotated[
+    bool,
+    typer.Option(
+        "--labels",
+        help="hdp-sum: sum much-rated items per taste label, which each device draws once; needs --prior.",
+        rich_help_panel=options.MODEL_PANEL,
+    ),
+]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        "--prior",
+        metavar="NAME",
+        help="hdp-sum, hdp-bit: the shipped population prior that devices fit with: films (learned from ML-1M) or "
+        "films-100k (from ML-100K).",
+        rich_help_panel=options.MODEL_PANEL,
     ),
 ]
 
@@ -68,6 +86,8 @@ def serve(
         ),
     ] = None,
     rounds: Rounds = None,
+    labels: Labels = False,
+    prior: Prior = None,
     minimum: Minimum = None,
     epsilon: options.Epsilon = 1.0,
     factors: options.Factors = 10,
@@ -118,8 +138,9 @@ def serve(
     settings = None
     if unfinished is None:
         settings = run_settings(
-            method, secure_sum, rounds, minimum, epsilon, factors, lr, reg, _askable_users(place.enrolled)
-        )
+            method, secure_sum, rounds, minimum, epsilon, factors, lr, reg, _askable_users(place.enrolled),
+            labels=labels, prior=prior,
+        )  # fmt: skip
     else:
         note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
     counting = nullcontext() if metrics_port is None else endpoint(metrics, metrics_port, metrics_host)
@@ -146,6 +167,9 @@ def run_settings(
     lr: float | None,
     reg: float,
     users: int,
+    *,
+    labels: bool = False,
+    prior: str | None = None,
 ) -> RunSettings:
     """The settings that options describe; what is not given suits the method."""
     from hdpmf.service.settings import ONE_ROUND, RunSettings
@@ -155,7 +179,7 @@ def run_settings(
     if secure_sum is None:
         secure_sum = method != "hdp-bit"
     if rounds is None:
-        rounds = 1 if method in ONE_ROUND else _PAID_ROUNDS if method == "hdpmf-paid" else 100
+        rounds = 1 + labels if method in ONE_ROUND else _PAID_ROUNDS if method == "hdpmf-paid" else 100
     return RunSettings(
         method=method,  # type: ignore[arg-type]  # one of METHODS
         view="sums" if secure_sum else "messages",
@@ -165,7 +189,28 @@ def run_settings(
         factors=factors,
         learning_rate=options.default_learning_rate(method, "batch") if lr is None else lr,
         reg=reg,
+        labels=_score(prior) if labels else None,
+        prior=_shipped(prior),
     )
+
+
+def _shipped(prior: str | None) -> str | None:
+    """Devices know priors by name, and have only those that come with this software."""
+    from hdpmf.models.priors import SHIPPED
+
+    if prior is not None and prior not in SHIPPED:
+        raise ConfigError(f"devices have no prior {prior!r}; choose from {', '.join(SHIPPED)}")
+    return prior
+
+
+def _score(prior: str | None) -> dict[str, float]:
+    """What counts in the public score that devices draw labels by."""
+    from hdpmf.models.priors import load_prior
+
+    found = load_prior(_shipped(prior))
+    if found is None or found.labels is None:
+        raise ConfigError("taste labels are drawn by a public score that comes with a prior: give --prior")
+    return dict(found.labels.score)
 
 
 class _Nobody:

@@ -29,6 +29,7 @@ from hdpmf.protocol import (
     Accepted,
     Call,
     CatalogueTable,
+    Grouping,
     Here,
     ItemFacts,
     Letter,
@@ -124,7 +125,7 @@ class DeviceAgent:
             case CatalogueTable():
                 self._store.pin_catalogue(message)
                 return sealed(letter.run, letter.number, compose(Accepted))
-            case Terms() | Plan() | Opening() | Round() | Survey() | ItemFacts():
+            case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
                 return self._step(letter, message, request_tag(data))
             case _:
                 raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
@@ -180,8 +181,8 @@ class DeviceAgent:
         if isinstance(message, Ready):
             if session.state.summed >= letter.number:
                 raise DeclinedError("secure-sum", "the numbers of this job are in a sum already")
-            if session.sum is None and letter.number == 0:
-                session.revive()
+            if session.sum is None:
+                session.revive(letter.number)
             if session.sum is None or session.sum.number != letter.number:
                 raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
         return sealed(letter.run, letter.number, message)
@@ -216,8 +217,8 @@ class DeviceAgent:
         session = self._session(letter.run)
         if session is None or session.state.over:
             raise ProtocolError("refused: there is no such run here")
-        if session.state.summed < letter.number == 0 and session.sum is None:
-            session.revive()
+        if session.state.summed < letter.number and session.sum is None:
+            session.revive(letter.number)
         if session.sum is None or session.sum.number != letter.number:
             raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
 
@@ -293,8 +294,10 @@ def _check_number(letter: Letter, message: Message) -> None:
     match message:
         case Round():
             right = letter.number == message.number
+        case Grouping():
+            right = letter.number == 1
         case ItemFacts():
-            right = letter.number <= 1
+            right = letter.number <= 2
         case _:
             right = letter.number == 0
     if not right:

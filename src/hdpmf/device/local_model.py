@@ -13,7 +13,7 @@ from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.device_features import device_features
-from hdpmf.models.priors import Prior
+from hdpmf.models.priors import SHIPPED, Prior, load_prior
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.shard.device_fit import devices_after, ratings_by_user
@@ -107,10 +107,18 @@ def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | 
     numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
     if isinstance(numbers, ItemFacts):
         simple = isinstance(plan, Survey) and plan.design == "S"
-        return _after_facts(store, catalogue, numbers, simple, prior)
+        return _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
     if isinstance(numbers, Round) and isinstance(plan, Plan):
         return _after_rounds(store, catalogue, model, plan, numbers)
     raise StorageError("the model lacks a part: the store is damaged")
+
+
+def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
+    """The prior that was given or, where it came with this software, the one that the facts name: never a file."""
+    prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
+    if facts.labels and prior is not None and prior.labels is not None and prior.labels.prior is not None:
+        return prior.labels.prior
+    return prior
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,7 +9,7 @@ from hashlib import sha256
 import numpy as np
 
 from hdpmf.device.declined import DeclinedError
-from hdpmf.device.ledger import Entry
+from hdpmf.device.ledger import SLACK, Entry
 from hdpmf.device.policy import Policy, Standing, standing
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError
@@ -17,6 +17,7 @@ from hdpmf.privacy.accounting import cost
 from hdpmf.privacy.coding import weight_units
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Terms
+from hdpmf.protocol.federation import by_labels
 from hdpmf.ratings import Ratings
 
 TYPICAL_RATERS = 20
@@ -99,15 +100,19 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
     return TakingPart(table, ratings, parts, digest)
 
 
-def who_paid(store: DeviceStore, run: bytes, digest: bytes) -> TakingPart:
+def who_paid(store: DeviceStore, run: bytes, digest: bytes, epsilon: float) -> TakingPart:
     """The ratings that have paid for a run that is under way.
 
     Raises:
-        DeclinedError: Some of them are gone.
+        DeclinedError: Some of them are gone, or would now send more than they have paid for.
     """
-    found = taking_part(store, np.flatnonzero(store.ledger.paid_in(run.hex(), store.ratings()) > 0))
+    paid = store.ledger.paid_in(run.hex(), store.ratings())
+    chosen = np.flatnonzero(paid > 0)
+    found = taking_part(store, chosen)
     if found.digest != digest:
         raise DeclinedError("unavailable", "ratings that took part in this run are gone, so that it cannot go on here")
+    if (found.weights.for_ratings(found.ratings) * epsilon > paid[chosen] * (1 + SLACK)).any():
+        raise DeclinedError("unavailable", "weights are larger than when this run was paid for; it cannot go on here")
     return found
 
 
@@ -121,7 +126,8 @@ def agreed_words(terms: Terms, worth: Standing, factors: int = 1, *, fresh: bool
         fresh: Noise is drawn anew in every round.
     """
     sees = {
-        "hdp-sum": "sums over all users, for every item at once, and not which items this device rated",
+        "hdp-sum": ("twice, the second time by a label that each device draws and tells nobody, " * terms.labels)
+        + "sums over all users, for every item at once, and not which items this device rated",
         "hdp-bit": "which items this device rated, their weights, and one randomised bit per rating",
     }.get(terms.method)
     if sees is None and terms.view == "sums":
@@ -142,7 +148,8 @@ def _accountant(method: str, view: str, epsilon: float, factors: int, rounds: in
     """The accountant's number for a rating of weight 1."""
     observer = "messages" if view == "messages" else "sums-h-known"
     found = cost(
-        method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds, noise=noise
-    )
+        method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds, noise=noise,
+        labels=by_labels(method, rounds),
+    )  # fmt: skip
     whose = f" (an item with {TYPICAL_RATERS} raters)" if method not in _ONE_ROUND and view == "messages" else ""
     return f"The accountant, for a rating of weight 1{whose}: {found}."

@@ -20,13 +20,14 @@ M = TypeVar("M")
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors.
+    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors. PRIVATE.
 
     Attributes:
         recommender: With whom.
         terms: What was agreed to, encoded; None for a device that only wants the model.
         plan: The Plan or the Survey, encoded.
-        opening: The Opening, encoded.
+        opening: The Opening or the Grouping, encoded.
+        labels: The taste labels that were drawn, a byte for each user.
         seed: Of the first user vectors.
         charged: The ratings that take part have paid.
         taking_part: Digest of which ones they are.
@@ -40,6 +41,7 @@ class RunState(msgspec.Struct, kw_only=True):
     terms: bytes | None
     plan: bytes | None = None
     opening: bytes | None = None
+    labels: bytes | None = None
     seed: int = 0
     charged: bool = False
     taking_part: bytes = b""

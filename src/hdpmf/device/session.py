@@ -90,8 +90,8 @@ class Session(ABC):
         """The answer to a message of this run (``body``: its bytes)."""
 
     @abstractmethod
-    def revive(self) -> None:
-        """After a restart: make the numbers of job 0 ready again for a secure sum that they have not been in."""
+    def revive(self, number: int) -> None:
+        """After a restart: make a job's numbers ready again, where that can be, for a sum that they were not in."""
 
     def summed(self, number: int) -> Entry:
         """Note that the numbers of a job are in a sum, which they are once."""

@@ -1,17 +1,25 @@
-"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its own vectors to."""
+"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its own vectors to.
+
+With taste labels the answer has two parts, each in a secure sum of its own: how much weight items have and, once the
+device has drawn its label, everything else.
+"""
 
 from __future__ import annotations
 
-from hdpmf.device.declined import DeclinedError
+from collections.abc import Callable
+
+import numpy as np
+
 from hdpmf.device.ledger import Action
 from hdpmf.device.local_model import LocalModel
-from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
+from hdpmf.device.paying import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
 from hdpmf.device.run_state import kept
 from hdpmf.device.session import Outcome, Session
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import Accepted, ItemFacts, Message, Ready, SumContribution, Survey, Terms
-from hdpmf.protocol.layout import survey_layout, survey_numbers
+from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
+from hdpmf.protocol import Accepted, Grouping, ItemFacts, Message, Ready, SumContribution, Survey, Terms
+from hdpmf.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.outgoing import compose
 
@@ -26,16 +34,27 @@ class SurveySession(Session):
         match message:
             case Survey():
                 return self._survey(message, body)
+            case Grouping():
+                return self._group(message, body)
             case ItemFacts():
                 return self._facts(message, body)
             case _:
                 raise ProtocolError(f"a {type(message).__name__} has no place in a survey")
 
-    def revive(self) -> None:
-        """Draw the numbers again: those that were drawn before the restart have left in no form."""
-        survey = kept(self.state.plan, Survey)
-        if survey is not None and self.agreed().view == "sums":
-            self._contribute(survey, who_paid(self._store, self.run, self.state.taking_part))
+    def revive(self, number: int) -> None:
+        """Draw the numbers again: those that were drawn before the restart have left in no form.
+
+        A label is never drawn again. The one that was drawn is in the store.
+        """
+        survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
+        if survey is None or self.agreed().view != "sums" or number != (0 if grouping is None else 1):
+            return
+        shard = self._shard(survey, self._paid())
+        if grouping is not None and self.state.labels is not None:
+            shard.resume(grouping, np.frombuffer(self.state.labels, np.bool_))
+            self._second(survey, grouping, shard)
+        else:
+            self._first(survey, shard)
 
     def _survey(self, survey: Survey, body: bytes) -> Outcome:
         terms = self.agreed()
@@ -44,13 +63,35 @@ class SurveySession(Session):
         _check(survey, terms)
         pays = choose(self._store, terms)
         part = taking_part(self._store, pays[0])
-        answer = self._contribute(survey, part)
+        answer = self._first(survey, self._shard(survey, part))
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True
         # Numbers for a secure sum leave later, under masks; bits leave with this answer.
         action: Action = "agreed" if isinstance(answer, Ready) else "sent"
         return Outcome(answer, self.entry(action, 0, agreed_words(terms, self.standing())), pays)
 
-    def _contribute(self, survey: Survey, part: TakingPart) -> Message:
+    def _group(self, grouping: Grouping, body: bytes) -> Outcome:
+        terms, survey, state = self.agreed(), kept(self.state.plan, Survey), self.state
+        if survey is None or not survey.labels or state.summed < 0:
+            raise ProtocolError("refused: labels were not agreed on, or come before this device's weights are in a sum")
+        if state.labels is not None:
+            raise ProtocolError("refused: the labels here are drawn; a label is drawn once")
+        check_policy(self._store.policy, terms)  # its owner may have changed it since the survey came
+        shard = self._shard(survey, self._paid())
+        shard.resume()
+        shard.group(grouping)
+        if shard.labels is None:
+            raise ProtocolError("no label was drawn")
+        # In the store with this answer, before anything made with it can leave.
+        state.opening, state.labels, state.number, self.touched = body, shard.labels.tobytes(), 1, True
+        answer = self._second(survey, grouping, shard)
+        return Outcome(
+            answer, self.entry("agreed", 1, "drew a taste label, which stays here, and sums its ratings by it")
+        )
+
+    def _paid(self) -> TakingPart:
+        return who_paid(self._store, self.run, self.state.taking_part, self.agreed().epsilon)
+
+    def _shard(self, survey: Survey, part: TakingPart) -> OneRoundShard:
         terms, setup = self.agreed(), self._setup
         shard = OneRoundShard(
             part.ratings,
@@ -62,12 +103,26 @@ class SurveySession(Session):
             simulation=setup.simulation,
         )
         shard.accept(survey)
+        return shard
+
+    def _first(self, survey: Survey, shard: OneRoundShard) -> Message:
+        if survey.labels:
+            return self._wait(0, shard.count().weights, lambda n: popularity_layout(survey, n))
         answer = shard.contribute()
         if not isinstance(answer, SumContribution):
             return answer
-        # What is under no mask never leaves: the numbers wait here for a secure sum.
-        self.sum = SumOfJob(0, survey_numbers(answer), lambda n: survey_layout(survey, n), terms.minimum)
-        return compose(Ready, number=0)
+        return self._wait(0, survey_numbers(answer), lambda n: survey_layout(survey, n))
+
+    def _second(self, survey: Survey, grouping: Grouping, shard: OneRoundShard) -> Message:
+        answer = shard.contribute()
+        if not isinstance(answer, SumContribution):
+            raise ProtocolError("taste labels are for sums over users, not for bits")
+        return self._wait(1, survey_numbers(answer), lambda n: survey_layout(survey, n, len(grouping.heads)))
+
+    def _wait(self, number: int, numbers: np.ndarray, layout: Callable[[int], SumLayout]) -> Message:
+        """What is under no mask never leaves: the numbers wait here for a secure sum."""
+        self.sum = SumOfJob(number, numbers, layout, self.agreed().minimum)
+        return compose(Ready, number=number)
 
     def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
         known = self._store.pinned_catalogue
@@ -83,8 +138,9 @@ class SurveySession(Session):
             numbers=body,
         )
         self.state.over, self.touched, self.sum = True, True, None
-        self.state.number = max(self.state.number, 1)
-        entry = self.entry("received", 1, "facts about items") if self.state.charged else None
+        last = 1 if terms is None else terms.rounds
+        self.state.number = max(self.state.number, last)
+        entry = self.entry("received", last, "facts about items") if self.state.charged else None
         return Outcome(compose(Accepted), entry, model=model)
 
 
@@ -92,8 +148,10 @@ def _check(survey: Survey, terms: Terms) -> None:
     """Raise ProtocolError unless the survey is what the terms say."""
     if survey.design not in _DESIGNS[terms.method]:
         raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")
-    if survey.labels:
-        raise DeclinedError("unavailable", "taste labels take a second sum, which devices do not have yet")
+    if survey.labels != terms.labels:
+        raise ProtocolError(f"refused: with {terms.rounds} rounds in the terms labels are not as the survey has them")
+    if survey.labels and survey.epsilon < FEWEST_LABEL_EPSILON:
+        raise ProtocolError(f"refused: labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}")
     if survey.epsilon != terms.epsilon:
         raise ProtocolError("refused: the survey's epsilon is not that of the terms")
     if terms.view == "sums" and survey.contributors > terms.minimum:

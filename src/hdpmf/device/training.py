@@ -58,9 +58,9 @@ class TrainingSession(Session):
             case _:
                 raise ProtocolError(f"a {type(message).__name__} has no place in a training")
 
-    def revive(self) -> None:
-        """Counts need no noise, so they are counted again."""
-        if self.state.opening is not None and self.agreed().view == "sums":
+    def revive(self, number: int) -> None:
+        """Counts need no noise, so they are counted again; a round's gradients would have other noise."""
+        if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
             self._ready(0, self._going_on().counts().counts)
 
     def _agree(self, plan: Plan, body: bytes) -> Outcome:
@@ -101,7 +101,7 @@ class TrainingSession(Session):
             raise ProtocolError("refused: an Opening comes once")
         pays = None if self.state.charged else self._choose(terms)
         if self._part is None:
-            self._part = who_paid(self._store, self.run, self.state.taking_part)
+            self._part = who_paid(self._store, self.run, self.state.taking_part, self.agreed().epsilon)
         shard = self._new_shard(terms)
         shard.accept(plan)
         counts = shard.open(opening)
@@ -235,7 +235,7 @@ class TrainingSession(Session):
         if opening is None or state.shard is None:
             raise ProtocolError("an Opening must come before the rounds")
         if self._shard is None or self._part is None or self._part.table is not self._store.ratings():
-            self._part = who_paid(self._store, self.run, state.taking_part)
+            self._part = who_paid(self._store, self.run, state.taking_part, self.agreed().epsilon)
             self._shard = self._new_shard(self.agreed())
             self._shard.resume(plan, opening, ShardState.decode(state.shard))
         return self._shard

@@ -198,6 +198,8 @@ def _options(settings: RunSettings) -> tuple[str, ...]:
         "--method", settings.method, "--rounds", str(settings.rounds), "--factors", str(settings.factors),
         "--lr", str(settings.learning_rate), "--reg", str(settings.reg), "--epsilon", str(settings.epsilon),
         "--minimum", str(settings.minimum), "--secure-sum" if settings.view == "sums" else "--messages",
+        *(() if settings.prior is None else ("--prior", settings.prior)),
+        *(() if settings.labels is None else ("--labels",)),
     )  # fmt: skip
 
 
@@ -246,6 +248,7 @@ def _library_score(
     model = make_model(
         settings.method, n_factors=settings.factors, learning_rate=settings.learning_rate, reg=settings.reg,
         epochs=settings.rounds, epsilon=settings.epsilon, rng=seed,
+        prior=settings.prior, labels=settings.labels is not None,
     )  # fmt: skip
     score = model.fit(train, weights).score(test)
     return {name: float(score[name]) for name in ("mse", "mae")}

@@ -220,6 +220,8 @@ def _everyones_model(
         design=settings.design,
         coding=settings.coding,
         patterns=settings.patterns,
+        labels=settings.labels is not None,
+        prior=settings.prior,
     )
     numbers = outcome.model.numbers
     if isinstance(numbers, ItemFacts):

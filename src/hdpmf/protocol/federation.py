@@ -9,11 +9,11 @@
                           ◀──────────────────────   Accepted
         Terms             ──────────────────────▶   checked against the device's own policy
                           ◀──────────────────────   Accepted or Refusal
-        Plan, Opening, Round 1 ... T + 1, or Survey and ItemFacts, as in the other two modules
+        Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the other two modules
 
-Where the terms say ``sums``, a device answers an Opening, a Round or a Survey with ``Ready``, and the numbers that it
-would have sent go through a secure sum instead; where they say ``messages`` it answers as drawn there. What needs no
-answer gets ``Accepted``. Every message travels in a ``Letter``, every reply in a ``Reply``.
+Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with ``Ready``, and the
+numbers that it would have sent go through a secure sum instead; where they say ``messages`` it answers as drawn there.
+What needs no answer gets ``Accepted``. Every message travels in a ``Letter``, every reply in a ``Reply``.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ Reason = Literal[
     "unavailable",  # the device cannot do what is asked (an extra that is not installed, no ratings)
 ]
 """Why a device refuses. A word and no text: what it knows stays with it, the details are in its own log."""
+
+
+def by_labels(method: str, rounds: int) -> bool:
+    """Whether a run of so many rounds is by taste labels: what tells is how often devices are asked."""
+    return method == "hdp-sum" and rounds == 2
 
 
 class Call(_Message, frozen=True):
@@ -110,7 +115,7 @@ class Terms(_Message, frozen=True):
         method: Which method.
         view: What the recommender will see.
         epsilon: The largest budget of a rating.
-        rounds: How often a device is asked for numbers (1 for the one-round designs).
+        rounds: How often a device is asked for numbers (1 for the one-round designs, 2 for hdp-sum by taste labels).
         catalogue: Fingerprint of the item table.
         users: Users whom the recommender expects to take part.
         minimum: Users, at least, whose noise is in every sum (for ``sums``); without so many there is no sum.
@@ -129,10 +134,15 @@ class Terms(_Message, frozen=True):
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
-        one_round = self.method in ("hdp-sum", "hdp-bit")
-        self._require(not one_round or self.rounds == 1, f"{self.method} has one round")
+        self._require(self.method != "hdp-bit" or self.rounds == 1, "hdp-bit has one round")
+        self._require(self.method != "hdp-sum" or self.rounds <= 2, "hdp-sum has one round, or two with taste labels")
         self._require(self.method != "hdp-sum" or self.view == "sums", "hdp-sum needs secure sums")
         self._require(self.method != "hdp-bit" or self.view == "messages", "hdp-bit sends messages")
+
+    @property
+    def labels(self) -> bool:
+        """Whether the run is by taste labels."""
+        return by_labels(self.method, self.rounds)
 
 
 class Accepted(_Message, frozen=True):
@@ -143,7 +153,7 @@ class Ready(_Message, frozen=True):
     """Device to recommender: the numbers of this job are ready for a secure sum.
 
     Attributes:
-        number: Of the job: 0 for counts or a survey, else the round.
+        number: Of the job: 0 for counts or a survey, 1 for a grouping, else the round.
     """
 
     number: int

@@ -5,6 +5,8 @@
 | counts (Opening) | one per item | 32 bits |
 | gradients (Round) | items x factors, item after item, in units of ``grid.GRADIENT_STEP`` | 64 bits |
 | survey (Survey) | scores, weights, total | 64 bits |
+| survey by taste labels (Survey) | weights | 64 bits |
+| grouping (Grouping) | scores and weights, each of the items and then of the heads once more, total | 64 bits |
 
 The bound on a number is the largest that so many participants may have, so that both sides know it without saying it.
 A device whose numbers are beyond it takes no part.
@@ -19,7 +21,7 @@ import numpy as np
 from hdpmf.errors import ProtocolError
 from hdpmf.protocol.grid import from_grid
 from hdpmf.protocol.messages import Gradients, ItemCounts, Plan
-from hdpmf.protocol.oneround import SumContribution, Survey
+from hdpmf.protocol.oneround import Popularity, SumContribution, Survey
 from hdpmf.secure_sum.coding import IntegerCoding
 
 
@@ -63,9 +65,14 @@ def gradients_layout(plan: Plan, participants: int) -> SumLayout:
     return _layout(plan.n_items * plan.n_factors, participants, wide=True)
 
 
-def survey_layout(survey: Survey, participants: int) -> SumLayout:
-    """The layout of a SumContribution."""
-    return _layout(2 * survey.n_items + 1, participants, wide=True)
+def popularity_layout(survey: Survey, participants: int) -> SumLayout:
+    """The layout of Popularity."""
+    return _layout(survey.n_items, participants, wide=True)
+
+
+def survey_layout(survey: Survey, participants: int, heads: int = 0) -> SumLayout:
+    """The layout of a SumContribution; with taste labels so many items are in it twice."""
+    return _layout(2 * (survey.n_items + heads) + 1, participants, wide=True)
 
 
 def survey_numbers(contribution: SumContribution) -> np.ndarray:
@@ -84,10 +91,15 @@ def gradients_from_sum(plan: Plan, number: int, participants: int, total: np.nda
     return Gradients(number=number, sums=from_grid(units).reshape(plan.n_items, plan.n_factors))
 
 
-def contribution_from_sum(survey: Survey, participants: int, total: np.ndarray) -> SumContribution:
+def popularity_from_sum(survey: Survey, participants: int, total: np.ndarray) -> Popularity:
+    """How much weight each item has over all devices of a sum."""
+    return Popularity(weights=popularity_layout(survey, participants).decode(total))
+
+
+def contribution_from_sum(survey: Survey, participants: int, total: np.ndarray, heads: int = 0) -> SumContribution:
     """The answer to a survey over all devices of a sum."""
-    numbers = survey_layout(survey, participants).decode(total)
-    n = survey.n_items
+    numbers = survey_layout(survey, participants, heads).decode(total)
+    n = survey.n_items + heads
     return SumContribution(scores=numbers[:n], weights=numbers[n : 2 * n], total=int(numbers[2 * n]))
 
 

@@ -91,10 +91,11 @@ class Grouping(_Message, frozen=True):
         for name in ("scores", "heads"):
             array = getattr(self, name)
             self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
-        self._require(bool((np.abs(self.scores) <= 64).all()), "scores must be from -64 to 64")
-        self._require(bool((np.diff(self.heads) > 0).all()), "heads must be ascending")
-        inside = len(self.heads) == 0 or (self.heads[0] >= 0 and self.heads[-1] < len(self.scores))
-        self._require(bool(inside), "heads must be positions of items")
+        # By comparison only: the absolute value of the least int64, and differences of far ones, wrap around.
+        self._require(bool(((self.scores >= -64) & (self.scores <= 64)).all()), "scores must be from -64 to 64")
+        inside = (self.heads >= 0) & (self.heads < len(self.scores))
+        self._require(bool(inside.all()), "heads must be positions of items")
+        self._require(bool((self.heads[1:] > self.heads[:-1]).all()), "heads must be ascending")
 
 
 class SumContribution(_Message, frozen=True):
@@ -156,6 +157,9 @@ class ItemFacts(_Message, frozen=True):
         variance: Per item, how uncertain that is.
         popularity: Per item, the weights of its raters, estimated.
         patterns: Per item, a row of further factors that the recommender found; it may have no columns.
+        labels: The one pattern is how differently the two taste labels rate an item.
+        prior: Name of the shipped population prior that vectors are best fitted with. A device that has none of this
+            name does without: what it fits never leaves it.
     """
 
     catalogue: str
@@ -164,9 +168,12 @@ class ItemFacts(_Message, frozen=True):
     variance: np.ndarray
     popularity: np.ndarray
     patterns: np.ndarray
+    labels: bool = False
+    prior: str | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
+        self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
         for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)
             self._require(array.ndim == 1, f"{name} must be a vector")
@@ -174,6 +181,7 @@ class ItemFacts(_Message, frozen=True):
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
         _check_matrix(self, "patterns", self.patterns)
         self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
+        self._require(not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern")
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
 

@@ -8,6 +8,7 @@ what this module estimates. All of it is post-processing.
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.errors import ProtocolError
 from hdpmf.privacy.coding import (
@@ -93,7 +94,8 @@ def facts_from_labels(
     bias, variance = sharp_biases(survey, observed, known, noise, features)
     total = np.maximum(known.mean[heads], 1.0)
     pattern = _contrast(survey, (zero[heads], one), (weight_zero[heads], weight_one), total, heads, features)
-    return item_facts(survey, observed.mean, bias, variance, known.size_biased, pattern[:, None])
+    facts = item_facts(survey, observed.mean, bias, variance, known.size_biased, pattern[:, None])
+    return replace(facts, labels=True)
 
 
 def _contrast(

@@ -8,7 +8,7 @@ from hdpmf.protocol import Accepted, Call, Here, Plan, Round
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.service.mailroom import Mailroom
 from hdpmf.service.public_model import PublicModel
-from hdpmf.service.survey import FACTS_NUMBER
+from hdpmf.service.survey import facts_number
 
 
 def hand_out(model: PublicModel, mailroom: Mailroom, devices: Collection[str], deadline: float) -> set[str]:
@@ -24,11 +24,12 @@ def hand_out(model: PublicModel, mailroom: Mailroom, devices: Collection[str], d
         knows = isinstance(here, Here) and here.catalogue == fingerprint
         (wanting if knows else without).add(device)
     wanting |= {device for device, _ in mailroom.ask(without, 0, model.catalogue, deadline, Accepted)}
-    number = FACTS_NUMBER
     if isinstance(model.numbers, Round):
         number = model.numbers.number
         if isinstance(model.plan, Plan):
             # Its answer says nothing new: a member repeats what it said, another may decline and still take the rest.
             for _ in mailroom.ask(wanting, 0, model.plan, deadline, Accepted):
                 pass
+    else:
+        number = facts_number(model.numbers)
     return {device for device, _ in mailroom.ask(wanting, number, model.numbers, deadline, Accepted)}

@@ -18,12 +18,13 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How far a run is. It is saved before what it says is sent, so that a restart says the same again.
 
     Attributes:
-        stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening), ``work`` (rounds, or the
-            survey), ``deliver`` (the result goes out), ``done``.
+        stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening or, with taste labels, the
+            survey), ``work`` (rounds, the survey, or the grouping), ``deliver`` (the result goes out), ``done``.
         agreed: Devices that agreed to the terms.
         members: Devices whose ratings are counted: only these can take part in rounds.
         opening: The Opening, encoded.
-        round: The Round that is under way, encoded.
+        counted: With taste labels, the Popularity of all devices, encoded.
+        round: The Round that is under way, or the Grouping, encoded.
         answer: What came of a survey, encoded.
         users: Users in each completed round.
         lost: Rounds that were given up.
@@ -35,6 +36,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     agreed: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     opening: bytes = b""
+    counted: bytes = b""
     round: bytes = b""
     answer: bytes = b""
     users: list[int] = msgspec.field(default_factory=list)

@@ -99,11 +99,11 @@ def conduct(
         log=log,
         sleep=sleep,
     )
-    talk.gather()
     numbers: Round | ItemFacts
     answer: Answers | None = None
-    if settings.one_round:
-        survey = SurveyRun(talk, earlier)
+    survey = SurveyRun(talk, earlier) if settings.one_round else None  # refuses what nobody should be asked
+    talk.gather()
+    if survey is not None:
         answer, numbers = survey.conduct()
         plan: Any = survey.survey
     else:
@@ -172,7 +172,14 @@ class Service:
         if self.folder.unfinished() is not None:
             raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
         enrolled = self.folder.enrolled
+        if settings.one_round:
+            settings.survey(self.folder.known)  # refuses what this catalogue has no features for
         earlier = self._earlier(settings)
+        if earlier and settings.labels is not None:
+            raise FederationError(
+                "devices have answered by labels already, and such answers are not put together with those of others; "
+                "new devices can have the model (--stay), or a run without labels"
+            )
         answered = {name for one in earlier for name in self.folder.run_files(one).load().members}
         cohort = [one.identity for one in enrolled.cards if one.identity not in answered]
         if not cohort:
@@ -267,5 +274,5 @@ class Service:
 
 
 def _asks_the_same(one: RunSettings, other: RunSettings) -> bool:
-    names = ("method", "epsilon", "design", "coding")
+    names = ("method", "epsilon", "design", "coding", "rounds")  # by labels there are two
     return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import msgspec
 
 from hdpmf.errors import ConfigError
-from hdpmf.privacy.coding import make_coding
+from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON, make_coding
 from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, Sample
 from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
@@ -36,7 +36,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices.
         minimum: Users, at least, whose numbers are in every round.
         epsilon: The largest budget of a rating.
-        rounds: T; the one-round designs have 1.
+        rounds: T; the one-round designs have 1, or 2 with taste labels.
         factors: K.
         learning_rate: Initial.
         reg: Regularisation.
@@ -46,6 +46,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         design: Of ``hdp-sum``: ``A`` or ``S``.
         coding: Of the one-round designs.
         patterns: Of ``hdp-bit``: factors of who rates what with whom.
+        labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public score by which devices
+            draw taste labels; None for no labels. The numbers come with a prior, which this side cannot read itself.
+        prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
     """
 
     method: Method
@@ -62,6 +65,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     design: Literal["A", "S"] = "A"
     coding: str = "auto"
     patterns: int = 8
+    labels: dict[str, float] | None = None
+    prior: str | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -71,8 +76,15 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError(f"{self.method} is made for the view {needed!r}, not {self.view!r}")
         if self.minimum < 1:
             raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
-        if self.one_round and self.rounds != 1:
-            raise ConfigError(f"{self.method} has one round, not {self.rounds}")
+        if self.labels is not None:
+            self._check_labels(self.labels)
+        asked = 1 if self.labels is None else 2
+        if self.one_round and self.rounds != asked:
+            raise ConfigError(
+                f"{self.method} has {['one round', 'two rounds by labels'][asked - 1]}, not {self.rounds}"
+            )
+        if self.prior is not None and not self.one_round:
+            raise ConfigError(f"{self.method} has no use for a prior; it is for {' and '.join(ONE_ROUND)}")
         for name in ("rounds", "factors"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -81,6 +93,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ConfigError(f"{name} must be a positive number, not {getattr(self, name)}")
         if not 0 <= self.patterns <= 100:
             raise ConfigError(f"patterns must be from 0 to 100, not {self.patterns}")
+
+    def _check_labels(self, score: dict[str, float]) -> None:
+        if self.method != "hdp-sum" or self.design != "A":
+            raise ConfigError("taste labels belong to design A of hdp-sum; drop one of them")
+        if self.epsilon < FEWEST_LABEL_EPSILON:
+            raise ConfigError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {self.epsilon:g}")
+        if not score or not all(map(math.isfinite, score.values())):
+            raise ConfigError("the score for labels must have finite weights")
 
     @property
     def one_round(self) -> bool:
@@ -131,6 +151,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def survey(self, known: KnownItems) -> Survey:
         """What is asked, for the one-round designs. Noise is divided among the smallest number of users allowed."""
+        if self.labels is not None and known.features is None:
+            raise ConfigError("labels are drawn by a public score of item features; this catalogue's items have none")
         design: Literal["A", "S", "L"] = "L" if self.method == "hdp-bit" else self.design
         coding = self.coding
         if design == "L" and coding == "auto" and self.epsilon < 4.0:
@@ -145,6 +167,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             scale_low=known.scale.low,
             scale_high=known.scale.high,
             scale_step=known.scale.step,
+            labels=self.labels is not None,
         )
 
 

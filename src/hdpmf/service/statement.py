@@ -18,6 +18,11 @@ _SEES = {
     "hdp-sum": "one sum over devices, for every item: coded ratings and weights of all users together, with noise that "
     "nobody holds alone; and which devices took part",
 }
+_BY_LABELS = (
+    "two sums over devices, with noise that nobody holds alone: for every item the weights of all users together, then "
+    "coded ratings and weights, which for much-rated items are apart by a label that each device draws once at random "
+    "and tells nobody; and which devices took part"
+)
 _MESSAGES = (
     "in every round every device's gradients, each with its own small share of the noise, and which items it rated"
 )
@@ -76,7 +81,7 @@ def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | No
     view = "messages" if settings.view == "messages" else "sums-h-known"
     found = cost(setting, view, n_raters=TYPICAL_RATERS)
     summed = settings.view == "sums"
-    epsilon, status, guarantee = _worth(settings, found)
+    epsilon, status, guarantee = _worth(settings, found, scale)
     return Statement(
         settings.view,
         epsilon,
@@ -88,13 +93,13 @@ def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | No
     )
 
 
-def _worth(settings: RunSettings, found: Cost) -> tuple[float | None, str, str]:
+def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[float | None, str, str]:
     if found.status == "proved" and math.isfinite(found.pure):
         words = (
             f"PROVED. A change of one rating's value costs at most its weight times epsilon {found.pure:.4g}, pure "
             f"differential privacy. {found.reason}"
         )
-        return found.pure, "proved", words
+        return found.pure, "proved", words + _presence(settings, scale)
     if found.status == "nominal":
         words = (
             f"NOMINAL, epsilon {settings.epsilon:g} as the paper counts it; no guarantee. {found.reason} {found.caveat}"
@@ -103,12 +108,22 @@ def _worth(settings: RunSettings, found: Cost) -> tuple[float | None, str, str]:
     return None, "none", f"NONE. {found.reason}"
 
 
+def _presence(settings: RunSettings, scale: RatingScale) -> str:
+    """With taste labels presence costs nearly as much as a value, which is worth a word."""
+    if settings.labels is None:
+        return ""
+    found = cost(_setting(settings, scale, None), "sums-h-known", neighbours="presence")
+    return f" Whether the rating is there at all costs at most its weight times {found.pure:.3g}."
+
+
 def _honest(found: Cost) -> str:
     where = f" of an item with {TYPICAL_RATERS} raters" if found.view == "messages" else ""
     return f"{found.in_numbers()} for a rating of weight 1{where}, counting its own gradients only"
 
 
 def _sees(settings: RunSettings) -> str:
+    if settings.labels is not None:
+        return _BY_LABELS
     if settings.method in _SEES:
         return _SEES[settings.method]
     sees = _SUMS if settings.view == "sums" else _BARE if settings.method == "mf" else _MESSAGES
@@ -137,4 +152,5 @@ def _setting(settings: RunSettings, scale: RatingScale, noise_budget: float | No
         design=settings.design,
         coding=settings.coding if settings.method == "hdp-sum" else "auto",
         scale=scale,
+        labels=settings.labels is not None,
     )

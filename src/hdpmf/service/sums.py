@@ -75,7 +75,7 @@ def sum_when_ready(
         try:
             return _secure_sum(run, number, ready, layout)
         except SumBrokenOffError as error:
-            if error.spent and number == 0:
+            if error.spent and (number == 0 or run.settings.one_round):
                 raise SumBrokenOffError(
                     f"{error}. Devices do not put the same numbers into a second sum, so this run cannot go on: give "
                     "it up and begin a new one",

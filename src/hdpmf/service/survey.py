@@ -1,30 +1,43 @@
-"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers."""
+"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
+
+With taste labels there are two sums: of the survey (job 0) and, once devices know by what to draw labels, of the
+grouping (job 1). The facts come in the letter after the last job's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
+import msgspec
 import numpy as np
 
 from hdpmf.errors import FederationError
 from hdpmf.protocol import (
     Accepted,
     BitContribution,
+    Grouping,
     ItemFacts,
     Message,
+    Popularity,
     Ready,
     SumContribution,
     Survey,
     decode,
     encode,
 )
-from hdpmf.protocol.layout import contribution_from_sum, survey_layout
+from hdpmf.protocol.layout import (
+    SumLayout,
+    contribution_from_sum,
+    popularity_from_sum,
+    popularity_layout,
+    survey_layout,
+)
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.labels import facts_from_labels, make_grouping
 from hdpmf.service.conversation import Conversation
-from hdpmf.service.sums import sum_when_ready
+from hdpmf.service.sums import Summed, sum_when_ready
 
-FACTS_NUMBER = 1
-"""Of the letter that brings the item facts."""
+_POPULARITY = "popularity"  # in a score: the logarithm of an item's weight
 
 Answers = SumContribution | BitContribution
 
@@ -46,13 +59,15 @@ class SurveyRun:
         """The answers of this run's devices, and the facts from all answers, which devices that are there then have."""
         run, checkpoint = self._run, self._run.checkpoint
         if checkpoint.stage == "open":
-            checkpoint.stage = "work"
+            checkpoint.stage = "count" if self.survey.labels else "work"
+        if checkpoint.stage == "count":
+            self._count()
         if checkpoint.stage == "work":
             self._ask()
         answer = decode(checkpoint.answer)
         if not isinstance(answer, Answers):
             raise FederationError("the checkpoint holds no answer to the survey; start a new run")
-        facts = make_facts(self.survey, [*self._earlier, answer], self._features(), run.settings.patterns)
+        facts = msgspec.structs.replace(self._facts(answer), prior=run.settings.prior)
         if checkpoint.stage == "deliver":
             self._deliver(facts)
         return answer, facts
@@ -61,32 +76,85 @@ class SurveyRun:
         features = self._run.known.features
         return None if features is None else features.matrix
 
-    def _ask(self) -> None:
-        run, checkpoint, metrics = self._run, self._run.checkpoint, self._run.mailroom.metrics
-        run.stage("asking the survey")
-        metrics.members = len(checkpoint.agreed)
-        metrics.round_begins(1)
-        answer, devices = self._summed() if self.survey.design != "L" else self._bits()
-        checkpoint.answer, checkpoint.members = encode(answer), tuple(sorted(devices))
-        checkpoint.users.append(run.enrolled.count_users(devices))
-        checkpoint.seconds.append(metrics.round_ends(checkpoint.users[-1]))
-        checkpoint.stage = "deliver"
-        run.save()
-        run.files.drop_sum_log(0)
+    def _facts(self, answer: Answers) -> ItemFacts:
+        if not self.survey.labels:
+            return make_facts(self.survey, [*self._earlier, answer], self._features(), self._run.settings.patterns)
+        counted, grouping, features = self._counted(), self._grouping(), self._features()
+        if self._earlier or features is None or not isinstance(answer, SumContribution):
+            raise FederationError("answers by taste labels are of one cohort, with features; start a new run")
+        return facts_from_labels(self.survey, [counted], grouping, [answer], features)
 
-    def _summed(self) -> tuple[SumContribution, set[str]]:
+    def _counted(self) -> Popularity:
+        counted = decode(self._run.checkpoint.counted)
+        if not isinstance(counted, Popularity):
+            raise FederationError("the checkpoint does not hold how much weight items have; start a new run")
+        return counted
+
+    def _grouping(self) -> Grouping:
+        grouping = decode(self._run.checkpoint.round)
+        if not isinstance(grouping, Grouping):
+            raise FederationError("the checkpoint holds no grouping; start a new run")
+        return grouping
+
+    def _count(self) -> None:
+        """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
+        run, checkpoint, features = self._run, self._run.checkpoint, self._run.known.features
+        score = run.settings.labels
+        if score is None or features is None:
+            raise FederationError("taste labels need item features and a score; start a new run")
+        self._begin("counting what is rated", 1)
+        summed = self._summed(0, self.survey, checkpoint.agreed, lambda n: popularity_layout(self.survey, n))
+        counted = popularity_from_sum(self.survey, summed.participants, summed.total)
+        weights = np.array([score.get(name, 0.0) for name in features.names])
+        grouping = make_grouping(self.survey, [counted], features.matrix, weights, score.get(_POPULARITY, 0.0))
+        # Kept before it is sent: whoever goes on after a kill sends the same.
+        checkpoint.counted, checkpoint.round = encode(counted), encode(grouping)
+        checkpoint.stage = "work"
+        self._end(0, summed.devices)
+
+    def _ask(self) -> None:
+        checkpoint = self._run.checkpoint
+        number = 1 if self.survey.labels else 0
+        self._begin("asking by labels" if number else "asking the survey", number + 1)
+        answer: Answers
+        if self.survey.design == "L":
+            answer, devices = self._bits()
+        else:
+            grouping = self._grouping() if number else None
+            heads = 0 if grouping is None else len(grouping.heads)
+            # By labels only those whose weights are counted: the two sums are to be about the same ratings.
+            asked = checkpoint.members if number else checkpoint.agreed
+            summed = self._summed(
+                number, grouping or self.survey, asked, lambda n: survey_layout(self.survey, n, heads)
+            )
+            answer = contribution_from_sum(self.survey, summed.participants, summed.total, heads)
+            devices = set(summed.devices)
+        checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+        self._end(number, devices)
+
+    def _begin(self, words: str, number: int) -> None:
+        run = self._run
+        run.stage(words)
+        run.mailroom.metrics.members = len(run.checkpoint.agreed)
+        run.mailroom.metrics.round_begins(number)
+
+    def _end(self, number: int, devices: Collection[str]) -> None:
+        run, checkpoint = self._run, self._run.checkpoint
+        checkpoint.members = tuple(sorted(devices))
+        checkpoint.users.append(run.enrolled.count_users(devices))
+        checkpoint.seconds.append(run.mailroom.metrics.round_ends(checkpoint.users[-1]))
+        run.save()
+        run.files.drop_sum_log(number)
+
+    def _summed(
+        self, number: int, message: Survey | Grouping, asked: Collection[str], layout: Callable[[int], SumLayout]
+    ) -> Summed:
         run = self._run
 
         def take(device: str, answer: Message) -> str | None:
-            return None if isinstance(answer, Ready) and answer.number == 0 else "out-of-round"
+            return None if isinstance(answer, Ready) and answer.number == number else "out-of-round"
 
-        summed = sum_when_ready(
-            run,
-            0,
-            lambda: run.collect(run.checkpoint.agreed, 0, self.survey, take, Ready),
-            lambda participants: survey_layout(self.survey, participants),
-        )
-        return contribution_from_sum(self.survey, summed.participants, summed.total), set(summed.devices)
+        return sum_when_ready(run, number, lambda: run.collect(asked, number, message, take, Ready), layout)
 
     def _bits(self) -> tuple[BitContribution, set[str]]:
         """Every device's bits, with senders counted over all devices."""
@@ -116,10 +184,15 @@ class SurveyRun:
         run, checkpoint = self._run, self._run.checkpoint
         run.stage("handing out the item facts")
         here = run.mailroom.present() & set(checkpoint.agreed)
-        took = {one for one, _ in run.mailroom.ask(here, FACTS_NUMBER, facts, run.pace.deadline, Accepted)}
+        took = {one for one, _ in run.mailroom.ask(here, facts_number(facts), facts, run.pace.deadline, Accepted)}
         checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
         checkpoint.stage = "done"
         run.save()
+
+
+def facts_number(facts: ItemFacts) -> int:
+    """Of the letter that brings the item facts: after the last job's."""
+    return 2 if facts.labels else 1
 
 
 def make_facts(

@@ -151,6 +151,27 @@ class OneRoundShard:
         self._labels = (sums > 0) ^ rare
         self._grouping = grouping
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The labels that were drawn, one per user of the ratings, to be kept. PRIVATE."""
+        return self._labels
+
+    def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
+        """Go on after a restart, with the survey accepted anew: the items were counted, and these labels drawn.
+
+        A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps the ratings.
+        """
+        if self._survey is None or not self._survey.labels or self._spent is not None:
+            raise ProtocolError("refused: there is no survey with taste labels to go on with")
+        if (grouping is None) != (labels is None):
+            raise ProtocolError("refused: a grouping and the labels drawn by it belong together")
+        if grouping is not None and len(grouping.scores) != self._ratings.n_items:
+            raise ProtocolError("refused: the scores are about another item table than the survey was")
+        if labels is not None and (labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)):
+            raise ProtocolError("refused: these are labels of other users")
+        self._spent = Spent(self._survey, self._survey.epsilon)
+        self._grouping, self._labels = grouping, labels
+
     def contribute(self) -> SumContribution | BitContribution:
         """The answer to the accepted survey. There is one."""
         survey = self._survey

@@ -79,6 +79,9 @@ class Silent:
     def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
         return np.zeros(size, np.int64)
 
+    def bits(self, p_plus: np.ndarray, epsilon: Any = None) -> np.ndarray:
+        return np.asarray(p_plus) > 0.5
+
 
 def make_store(
     path: Any = ":memory:",

@@ -368,7 +368,7 @@ def test_a_survey_that_is_not_what_the_terms_say(changes):
     good = survey_for(contributors=3)
     refuses(agents[0], replace(good, **changes), "protocol")
     assert agents[0]._store.ledger.spent_total() == 0
-    refuses(agents[0], replace(good, labels=True), "unavailable")
+    refuses(agents[0], replace(good, labels=True), "protocol")
     ask(agents[0], good)
     refuses(agents[0], replace(good, coding="linear"), "protocol")
 

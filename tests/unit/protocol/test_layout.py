@@ -49,6 +49,21 @@ def test_a_survey_goes_through(numbers):
     assert np.array_equal(found.weights, 2 * one.weights)
 
 
+@given(st.lists(st.integers(-(2**55), 2**55), min_size=13, max_size=13))
+def test_a_survey_by_labels_goes_through(numbers):
+    """Four items, of which two are heads."""
+    one = SumContribution(scores=np.array(numbers[:6]), weights=np.array(numbers[6:12]), total=numbers[12])
+    words = layout.survey_layout(SURVEY, 3, heads=2).encode(layout.survey_numbers(one))
+    found = layout.contribution_from_sum(SURVEY, 3, add([words, words]), heads=2)
+    assert found.total == 2 * one.total
+    assert np.array_equal(found.scores, 2 * one.scores)
+    assert np.array_equal(found.weights, 2 * one.weights)
+    with pytest.raises(ProtocolError):
+        layout.survey_layout(SURVEY, 3).encode(layout.survey_numbers(one))
+    first = layout.popularity_layout(SURVEY, 3).encode(one.weights[:4])
+    assert np.array_equal(layout.popularity_from_sum(SURVEY, 3, add([first])).weights, one.weights[:4])
+
+
 def test_what_does_not_fit_is_refused_without_being_quoted():
     words = layout.gradients_layout(PLAN, 5)
     with pytest.raises(ProtocolError):

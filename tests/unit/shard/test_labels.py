@@ -78,6 +78,61 @@ def test_heads_are_summed_per_label_and_nothing_is_lost():
     assert reply.total == whole.total
 
 
+def test_a_shard_made_anew_goes_on_with_the_labels_that_were_drawn():
+    class Undrawn(Silent):
+        def bits(self, p_plus, epsilon=None):
+            raise AssertionError("a label is drawn again")
+
+    first = make_shard(noise=SimulatedNoise(1))
+    first.accept(survey_for())
+    first.count()
+    first.group(GROUPING)
+    again, silent = make_shard(noise=Undrawn()), make_shard()
+    for one in (again, silent):
+        one.accept(survey_for())
+    again.resume(GROUPING, first.labels)
+    silent.resume()
+    silent.group(GROUPING)
+    units = weight_units(WEIGHTS.for_ratings(WORLD))
+    of_ones = np.bincount(WORLD.item_codes, units * first.labels[WORLD.user_codes], 40)[HEADS]
+    reply = again.contribute()
+    assert np.array_equal(reply.weights[40:], of_ones)
+    assert not np.array_equal(reply.weights, silent.contribute().weights)
+    for step in (again.count, again.contribute, lambda: again.group(GROUPING), lambda: again.resume()):
+        with pytest.raises(ProtocolError):
+            step()
+
+
+def test_labels_of_others_are_refused():
+    fresh = make_shard()
+    with pytest.raises(ProtocolError):
+        fresh.resume()
+    fresh.accept(survey_for())
+    other = Grouping(scores=SCORES[:-1], heads=HEADS[:-1])
+    for wrong in (
+        (GROUPING, None), (None, np.zeros(60, bool)), (GROUPING, np.zeros(59, bool)), (GROUPING, np.zeros(60, int)),
+        (other, np.zeros(60, bool)),
+    ):  # fmt: skip
+        with pytest.raises(ProtocolError):
+            fresh.resume(*wrong)
+    assert fresh.spent is None
+    fresh.resume(GROUPING, np.zeros(60, bool))
+    assert fresh.spent is not None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"scores": np.array([-(2**63), *SCORES[1:]])},
+        {"heads": np.array([5, -(2**63) + 2, 0])},
+        {"heads": np.array([5, 2**63 - 1])},
+    ],
+)
+def test_numbers_that_wrap_around_are_outside_the_bounds(wrong):
+    with pytest.raises(ProtocolError, match="Grouping refused"):
+        Grouping(**({"scores": SCORES, "heads": HEADS} | wrong))
+
+
 def test_any_partition_into_shards_gives_the_same_facts():
     survey, results = survey_for(), []
     for n in (1, 2, 7, 60):
