@@ -58,7 +58,8 @@ class SumOfJob:
         if isinstance(reply, MaskedVector):
             vector_leaves()
             self.numbers = None
-        self._last = request, masked(reply)
+        # A copy, because the encoder's own bytes keep the half of their length that it had in reserve.
+        self._last = request, bytes(memoryview(masked(reply)))
         return self._last[1]
 
     def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
