@@ -64,7 +64,7 @@ class Database:
                 isolation_level=None,
                 timeout=_PATIENCE,
                 check_same_thread=False,
-                # Of thousands of stores they would fill the memory. A round needs ten; preparing them again costs little.
+                # Of thousands of stores they would fill the memory. A round needs ten; making them again costs little.
                 cached_statements=4 if self.in_memory else 128,
             )
             try:
