@@ -263,6 +263,10 @@ folds = 5
 """
 
 
+# So long that it is never over before this process, on a busy machine, gets to stopping it.
+LONG = KILLED.replace("epochs = 60", "epochs = 2000")
+
+
 def _command() -> list[str]:
     return [sys.executable, "-c", "from hdpmf.cli.main import run; run()"]
 
@@ -319,7 +323,7 @@ def test_kill_9_at_any_moment_loses_at_most_the_runs_in_flight(tmp_path: Path) -
 
 
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
-    (tmp_path / "killed.toml").write_text(KILLED)
+    (tmp_path / "killed.toml").write_text(LONG)
     process = _start(tmp_path)
     _wait_for(tmp_path, 1, process)
     os.killpg(process.pid, signal.SIGINT)
@@ -332,7 +336,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_workers_go_when_the_starter_is_killed(tmp_path: Path) -> None:
-    (tmp_path / "killed.toml").write_text(KILLED)
+    (tmp_path / "killed.toml").write_text(LONG)
     process = _start(tmp_path)
     _wait_for(tmp_path, 1, process)
     process.kill()
