@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import logging
 import ssl
 import time
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from hdpmf.transport.extras import needs, needs_flower
 from hdpmf.transport.flower_http import bounded_client, said_plainly, unless_run_is_over
 from hdpmf.transport.gate import ENVELOPE
 from hdpmf.transport.keys import NodeKey
+
+_log = logging.getLogger(__name__)
 
 with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -166,8 +169,8 @@ class Fleet:
         self._http.timeout = _GOODBYE_SECONDS
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
-        except Exception:  # noqa: S110 - a server that is gone needs no goodbye
-            pass
+        except Exception as error:  # whatever it is: a server that is gone needs no goodbye
+            _log.debug("left without a goodbye (%s)", type(error).__name__)
         finally:
             self._http.close()
 

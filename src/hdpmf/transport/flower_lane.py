@@ -7,6 +7,7 @@ does not succeed at once goes the long way, which then says what is wrong.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,6 +15,8 @@ from typing import Any
 
 from hdpmf.transport.extras import needs_flower
 from hdpmf.transport.gate import App, Message, Receive, Scope, Send, read_body
+
+_log = logging.getLogger(__name__)
 
 with needs_flower():
     from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
@@ -109,8 +112,9 @@ def _answer(call: _Call, scope: Scope, body: bytes) -> bytes | None:
     try:
         answer: bytes = call.handle(call.request.FromString(body), Headers(scope=scope)).SerializeToString()
         return answer
-    except Exception:
-        return None  # the long way knows how to say it
+    except Exception as error:  # whatever Flower raises: the long way asks it again and knows how to say it
+        _log.debug("a request takes the long way (%s)", type(error).__name__)
+        return None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -7,6 +7,7 @@ this process: it takes the run's task, as Flower's own launcher would, and excha
 from __future__ import annotations
 
 import io
+import logging
 import ssl
 import time
 import zipfile
@@ -18,6 +19,8 @@ from hdpmf.transport.extras import needs_flower
 from hdpmf.transport.flower_fleet import Answered, Letter, data_in_part, data_part
 from hdpmf.transport.flower_http import bounded_client, said_plainly
 from hdpmf.transport.gate import RING, SECRET_HEADER
+
+_log = logging.getLogger(__name__)
 
 with needs_flower():
     from flwr.common.serde import run_from_proto
@@ -218,8 +221,8 @@ class Link(HttpGrid):
             self._http.timeout = 2.0
             # Not "completed": only a run that is stopped is taken out of the SuperLink's memory.
             self._control.StopRun(StopRunRequest(run_id=self.run.run_id))
-        except Exception:  # noqa: S110 - a SuperLink that is gone has no run to end
-            pass
+        except Exception as error:  # whatever it is: a SuperLink that is gone has no run to end
+            _log.debug("the run was not ended in order (%s)", type(error).__name__)
         finally:
             self._http.close()
 
