@@ -12,7 +12,7 @@ import typer
 
 from hdpmf.cli import options
 from hdpmf.cli.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
-from hdpmf.cli.recommender_serve import Labels, Method, Prior, Rounds, run_settings
+from hdpmf.cli.recommender_serve import Labels, Method, Prior, Rounds, SecureSum, run_settings
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,15 +38,7 @@ def demo(
     ] = 8,
     data: options.DatasetName = None,
     rounds: Rounds = None,
-    secure_sum: Annotated[
-        bool | None,
-        typer.Option(
-            "--secure-sum/--messages",
-            help="Whether the recommender sees only sums over devices, or every message.",
-            show_default="sums, but for hdp-bit",
-            rich_help_panel=options.PRIVACY_PANEL,
-        ),
-    ] = None,
+    secure_sum: SecureSum = None,
     labels: Labels = False,
     prior: Prior = None,
     epsilon: options.Epsilon = 1.0,

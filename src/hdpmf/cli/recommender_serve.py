@@ -71,20 +71,21 @@ Prior = Annotated[
         rich_help_panel=options.MODEL_PANEL,
     ),
 ]
+SecureSum = Annotated[
+    bool | None,
+    typer.Option(
+        "--secure-sum/--messages",
+        help="Whether the recommender sees only sums over devices, or every message.",
+        show_default="sums, but for hdp-bit",
+        rich_help_panel=options.PRIVACY_PANEL,
+    ),
+]
 
 
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
     method: Method = "hdp-sum",
-    secure_sum: Annotated[
-        bool | None,
-        typer.Option(
-            "--secure-sum/--messages",
-            help="Whether the recommender sees only sums over devices, or every message.",
-            show_default="sums, but for hdp-bit",
-            rich_help_panel=options.PRIVACY_PANEL,
-        ),
-    ] = None,
+    secure_sum: SecureSum = None,
     rounds: Rounds = None,
     labels: Labels = False,
     prior: Prior = None,
