@@ -23,7 +23,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.models import HDPSum
 from hdpmf.protocol import Call as AreYouThere
-from hdpmf.protocol import ItemFacts, Letter, Message, Reply, Terms, decode, encode
+from hdpmf.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.protocol.federation import DeviceCard
 from hdpmf.ratings import synthetic_world
@@ -400,7 +400,7 @@ class _Letters:
             if stop.is_set():
                 return
             number = 1 if isinstance(message, ItemFacts) else 0
-            letter = Letter(run=b"r" * 16, number=number, part="job", body=encode(message))
+            letter = Envelope(run=b"r" * 16, number=number, part="job", body=encode(message))
             reply = decode(answer(encode(letter)))
             assert isinstance(reply, Reply)
             self.replies.append(decode(reply.body))

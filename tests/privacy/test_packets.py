@@ -19,7 +19,7 @@ from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.privacy.released import SimulatedNoise
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Call, Letter, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
+from hdpmf.protocol import Call, Envelope, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout
 from hdpmf.ratings import IdIndex, Ratings, RatingScale
@@ -83,7 +83,7 @@ class Recorder:
         asked = range(DEVICES) if device is None else [device]
         replies = []
         for one in asked:
-            data = self.agents[one].answer(encode(Letter(run=RUN, number=number, part=part, body=body)))
+            data = self.agents[one].answer(encode(Envelope(run=RUN, number=number, part=part, body=body)))
             self.left[one].append(data)
             reply = decode(data)
             assert isinstance(reply, Reply)

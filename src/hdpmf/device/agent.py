@@ -29,10 +29,10 @@ from hdpmf.protocol import (
     Accepted,
     Call,
     CatalogueTable,
+    Envelope,
     Grouping,
     Here,
     ItemFacts,
-    Letter,
     Message,
     Opening,
     Plan,
@@ -103,7 +103,7 @@ class DeviceAgent:
     def answer(self, data: bytes) -> bytes:
         """The reply to a letter. Whatever comes in, a reply goes out and nothing is raised but by a broken program."""
         with self._lock:
-            letter: Letter | None = None
+            letter: Envelope | None = None
             try:
                 letter = _opened(data)
                 return self._sum(letter) if letter.part == "sum" else self._job(letter, data)
@@ -114,7 +114,7 @@ class DeviceAgent:
                     self._forget_half_done(letter.run)
                 return _refusal(letter, reason)
 
-    def _job(self, letter: Letter, data: bytes) -> bytes:
+    def _job(self, letter: Envelope, data: bytes) -> bytes:
         message = decode(letter.body)
         match message:
             case Call():
@@ -130,7 +130,7 @@ class DeviceAgent:
             case _:
                 raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
 
-    def _step(self, letter: Letter, message: Message, tag: bytes) -> bytes:
+    def _step(self, letter: Envelope, message: Message, tag: bytes) -> bytes:
         """A message that brings a run forward; an exact repeat gets the reply that was given."""
         _check_number(letter, message)
         session = self._session(letter.run)
@@ -150,7 +150,7 @@ class DeviceAgent:
         self._commit(session, letter, tag, outcome)
         return sealed(letter.run, letter.number, outcome.message)
 
-    def _agree(self, letter: Letter, terms: Terms) -> tuple[Session, Outcome]:
+    def _agree(self, letter: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
         check_policy(store.policy, terms)
         if terms.catalogue != store.fingerprint:
@@ -176,7 +176,7 @@ class DeviceAgent:
     def _new_state(self, terms: bytes | None) -> RunState:
         return RunState(recommender=self._setup.recommender, terms=terms)
 
-    def _repeated(self, session: Session, letter: Letter, message: Message) -> bytes:
+    def _repeated(self, session: Session, letter: Envelope, message: Message) -> bytes:
         """The same reply again. That numbers are ready is said only while they are."""
         if isinstance(message, Ready):
             if session.state.summed >= letter.number:
@@ -187,7 +187,7 @@ class DeviceAgent:
                 raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
         return sealed(letter.run, letter.number, message)
 
-    def _commit(self, session: Session, letter: Letter, tag: bytes, outcome: Outcome) -> None:
+    def _commit(self, session: Session, letter: Envelope, tag: bytes, outcome: Outcome) -> None:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
         store, state = self._store, session.state
         with store.transaction():
@@ -213,7 +213,7 @@ class DeviceAgent:
         if outcome.model is not None and self._setup.simulation:
             self.model = msgspec.structs.replace(outcome.model, numbers=_one_copy(outcome.model.numbers))
 
-    def _sum(self, letter: Letter) -> bytes:
+    def _sum(self, letter: Envelope) -> bytes:
         session = self._session(letter.run)
         if session is None or session.state.over:
             raise ProtocolError("refused: there is no such run here")
@@ -281,16 +281,16 @@ def _one_copy(numbers: bytes) -> bytes:
     return numbers
 
 
-def _opened(data: bytes) -> Letter:
+def _opened(data: bytes) -> Envelope:
     if len(data) > MAX_BYTES:
         raise ProtocolError(f"a letter of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
     letter = decode(data)
-    if not isinstance(letter, Letter):
+    if not isinstance(letter, Envelope):
         raise ProtocolError(f"a {type(letter).__name__} came without a letter")
     return letter
 
 
-def _check_number(letter: Letter, message: Message) -> None:
+def _check_number(letter: Envelope, message: Message) -> None:
     match message:
         case Round():
             right = letter.number == message.number
@@ -304,7 +304,7 @@ def _check_number(letter: Letter, message: Message) -> None:
         raise ProtocolError(f"refused: the letter is of job {letter.number}, the {type(message).__name__} is not")
 
 
-def _refusal(letter: Letter | None, reason: Reason) -> bytes:
+def _refusal(letter: Envelope | None, reason: Reason) -> bytes:
     run, number = (_NO_RUN, 0) if letter is None else (letter.run, letter.number)
     refusal = encode(compose(Refusal, reason=reason))
     return encode(compose(Reply, run=run, number=number, part="refusal", body=refusal))

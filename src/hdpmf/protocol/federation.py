@@ -13,7 +13,7 @@
 
 Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with ``Ready``, and the
 numbers that it would have sent go through a secure sum instead; where they say ``messages`` it answers as drawn there.
-What needs no answer gets ``Accepted``. Every message travels in a ``Letter``, every reply in a ``Reply``.
+What needs no answer gets ``Accepted``. Every message travels in a ``Envelope``, every reply in a ``Reply``.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Refusal(_Message, frozen=True):
     reason: Reason
 
 
-class Letter(_Message, frozen=True):
+class Envelope(_Message, frozen=True):
     """Anything from the recommender, as it travels.
 
     Attributes:
@@ -192,9 +192,9 @@ class Reply(_Message, frozen=True):
     """Anything from a device, as it travels.
 
     Attributes:
-        run: As in the letter.
-        number: As in the letter.
-        part: As in the letter, or ``refusal``, whose body is a Refusal.
+        run: As in the envelope.
+        number: As in the envelope.
+        part: As in the envelope, or ``refusal``, whose body is a Refusal.
         body: The message, encoded.
     """
 
@@ -208,7 +208,7 @@ class Reply(_Message, frozen=True):
         self._require(self.number >= 0, "jobs are numbered from 0")
 
 
-FederationMessage = Call | Here | CatalogueTable | Terms | Accepted | Ready | Refusal | Letter | Reply
+FederationMessage = Call | Here | CatalogueTable | Terms | Accepted | Ready | Refusal | Envelope | Reply
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

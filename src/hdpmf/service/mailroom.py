@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
-from hdpmf.protocol import Letter, Message, Refusal, Reply, decode, encode
+from hdpmf.protocol import Envelope, Message, Refusal, Reply, decode, encode
 from hdpmf.secure_sum import ToDevice, ToRecommender, decode_to_recommender
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.service.metrics import Metrics
@@ -48,7 +48,7 @@ class Mailroom:
     ) -> Iterator[tuple[str, Message]]:
         """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
         body = message if isinstance(message, bytes) else encode(message)
-        letter = encode(Letter(run=self._run, number=number, part="job", body=body))
+        letter = encode(Envelope(run=self._run, number=number, part="job", body=body))
         for device, reply in self._exchange(dict.fromkeys(sorted(devices), letter), number, "job", deadline):
             try:
                 answer = decode(reply.body)
@@ -68,7 +68,7 @@ class Mailroom:
         coded: dict[int, bytes] = {}  # two of the steps send everyone the same message
         for device, message in messages.items():
             if id(message) not in coded:
-                letter = Letter(run=self._run, number=number, part="sum", body=encode_sum(message))
+                letter = Envelope(run=self._run, number=number, part="sum", body=encode_sum(message))
                 coded[id(message)] = encode(letter)
             letters[device] = coded[id(message)]
         for device, reply in self._exchange(letters, number, "sum", deadline):

@@ -14,11 +14,11 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.privacy import PrivacySpec, SimulationNoise
 from hdpmf.protocol import (
     Call,
+    Envelope,
     Gradients,
     Here,
     ItemCounts,
     ItemFacts,
-    Letter,
     Message,
     Plan,
     Ready,
@@ -121,7 +121,7 @@ def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> DeviceAg
 def letter(message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job") -> bytes:
     """A letter, as it travels."""
     body = message if isinstance(message, bytes) else encode(message)
-    return encode(Letter(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
+    return encode(Envelope(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
 
 
 def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = RUN) -> Message:

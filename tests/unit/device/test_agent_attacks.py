@@ -14,10 +14,10 @@ from hdpmf.protocol import (
     Accepted,
     Call,
     CatalogueTable,
+    Envelope,
     Gradients,
     Here,
     ItemCounts,
-    Letter,
     Opening,
     Refusal,
     Reply,
@@ -393,7 +393,7 @@ def test_item_facts_of_other_items(agent):
     [
         b"", b"\xc1", b"hello", bytes(100), encode(Call()), encode(terms_for()),
         encode(Reply(run=RUN, number=0, part="job", body=b"")), letter(b""), letter(b"\x93\x01\x02\x03"),
-        letter(encode(ItemCounts(counts=np.zeros(30, np.int64)))), letter(encode(Letter(run=RUN, number=0, part="job",
+        letter(encode(ItemCounts(counts=np.zeros(30, np.int64)))), letter(encode(Envelope(run=RUN, number=0, part="job",
         body=b""))), letter(encode(Gradients(number=1, sums=np.zeros((1, 1), np.float32)))),
     ],
 )  # fmt: skip

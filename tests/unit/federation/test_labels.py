@@ -23,7 +23,7 @@ from hdpmf.federation.simulate import simulate
 from hdpmf.models import HDPSum, asking, load_prior
 from hdpmf.models.priors import POPULARITY, Labels
 from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import DeviceCard, Grouping, ItemFacts, Letter, decode
+from hdpmf.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
@@ -76,7 +76,7 @@ class Wire(InProcessNetwork):
     def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
         for data in letters.values():
             letter = decode(data)
-            if isinstance(letter, Letter) and letter.part == "job" and isinstance(decode(letter.body), Grouping):
+            if isinstance(letter, Envelope) and letter.part == "job" and isinstance(decode(letter.body), Grouping):
                 self.groupings.add(data)
         for arrival in super().exchange(letters, deadline):
             if self.left == 0:
@@ -221,7 +221,7 @@ def test_who_missed_the_first_sum_is_not_asked_for_the_second(tmp_path: Path) ->
 
     def first_letters_lost(data: bytes) -> bytes:
         letter = decode(data)
-        assert isinstance(letter, Letter)
+        assert isinstance(letter, Envelope)
         if letter.part == "sum" and letter.number == 0:
             return b"lost"
         return town.agents[0].answer(data)
@@ -240,7 +240,7 @@ def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
 
     def vanish(number: int, data: bytes) -> bytes:
         letter = decode(data)
-        assert isinstance(letter, Letter)
+        assert isinstance(letter, Envelope)
         answered[number] += letter.part == "sum" and letter.number == 1
         return b"lost" if answered[number] > 3 else town.agents[number].answer(data)
 

@@ -18,9 +18,9 @@ from hdpmf.protocol import (
     Call,
     CatalogueTable,
     DeviceCard,
+    Envelope,
     Here,
     ItemFacts,
-    Letter,
     Message,
     Opening,
     Plan,
@@ -83,7 +83,7 @@ class SmallDevice:
     def answer(self, data: bytes) -> bytes:
         if data not in self._outbox:
             letter = decode(data)
-            assert isinstance(letter, Letter)
+            assert isinstance(letter, Envelope)
             try:
                 body, part = self._body(letter), letter.part
             except HdpmfError:
@@ -91,7 +91,7 @@ class SmallDevice:
             self._outbox[data] = encode(Reply(run=letter.run, number=letter.number, part=part, body=body))
         return self._outbox[data]
 
-    def _body(self, letter: Letter) -> bytes:
+    def _body(self, letter: Envelope) -> bytes:
         if letter.part == "sum":
             return self._in_sum(letter.body)
         message = decode(letter.body)

@@ -15,9 +15,9 @@ from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.noise import SimulationNoise
 from hdpmf.protocol import (
     Accepted,
+    Envelope,
     Gradients,
     ItemCounts,
-    Letter,
     Opening,
     Refusal,
     Reply,
@@ -119,11 +119,11 @@ def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], t
         pace=PACE,
     )  # fmt: skip
     of_round = [decode(data) for data in set(letters)]
-    numbers = [one.number for one in of_round if isinstance(one, Letter) and one.number > 0]
+    numbers = [one.number for one in of_round if isinstance(one, Envelope) and one.number > 0]
     assert sorted(numbers) == [1, 2, 3, 4]
 
 
-def _reply(letter: Letter, body: bytes, **change: Any) -> bytes:
+def _reply(letter: Envelope, body: bytes, **change: Any) -> bytes:
     fields = {"run": letter.run, "number": letter.number, "part": letter.part, "body": body} | change
     return encode(Reply(**fields))
 
@@ -134,7 +134,7 @@ def _with_nan(shape: tuple[int, int]) -> bytes:
     return honest.replace(one, nan, 1)
 
 
-HOSTILE: dict[str, tuple[str, Callable[[Letter], bytes]]] = {
+HOSTILE: dict[str, tuple[str, Callable[[Envelope], bytes]]] = {
     "garbage": ("malformed", lambda letter: b"\xc1\xff" * 20),
     "nothing": ("malformed", lambda letter: b""),
     "not a reply": ("malformed", lambda letter: encode(Accepted())),
@@ -173,7 +173,7 @@ def test_hostile_gradients_are_refused_and_counted(make_world: Callable[..., Any
 
     def answer(data: bytes) -> bytes:
         letter = decode(data)
-        assert isinstance(letter, Letter)
+        assert isinstance(letter, Envelope)
         return lie(letter) if letter.number == 1 else honest(data)
 
     metrics = Metrics()
@@ -213,7 +213,7 @@ def test_a_round_waits_a_bounded_time_and_can_be_resumed(make_world: Callable[..
 
     def leaves(data: bytes) -> bytes:
         letter = decode(data)
-        assert isinstance(letter, Letter)
+        assert isinstance(letter, Envelope)
         if letter.number == 2:
             network.detach(slow)
         return honest(data) if letter.number < 2 else b""
@@ -236,7 +236,7 @@ def test_devices_may_drop_out_at_any_step_of_a_sum(make_world: Callable[..., Any
     def answer(data: bytes) -> bytes:
         nonlocal seen
         letter = decode(data)
-        assert isinstance(letter, Letter)
+        assert isinstance(letter, Envelope)
         if letter.part == "sum" and letter.number == 1:
             seen += 1
             if seen > step:
@@ -258,7 +258,7 @@ def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(make_world: Call
 
         def answer(data: bytes, honest: Any = one.answer, count: dict[str, int] = count) -> bytes:
             letter = decode(data)
-            assert isinstance(letter, Letter)
+            assert isinstance(letter, Envelope)
             if letter.part == "sum" and letter.number == 2:
                 count["n"] = count.get("n", 0) + 1
                 if count["n"] > 3:
@@ -280,7 +280,7 @@ def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], t
 
         def answer(data: bytes) -> bytes:
             letter = decode(data)
-            assert isinstance(letter, Letter)
+            assert isinstance(letter, Envelope)
             count[0] += letter.part == "sum"
             return b"" if count[0] > 3 else honest(data)
 
