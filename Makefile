@@ -2,33 +2,45 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= auto
 
-.PHONY: help demo test lint bench soak clean
+# Errors only: pip's own warnings say nothing about hdpmf.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
+# Every test process has its core: libraries must not start threads for all the others' cores as well.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+.PHONY: help demo format check test lint bench soak clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
-	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, pytest"
+	@echo "make check  while you work: format, lint, types, contracts and the fast tests (under 90 seconds)"
+	@echo "make format format the code, and fix what can be fixed without thinking"
+	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 runs of a real federation with a random kill -9 in each (about an hour)"
 	@echo "make clean  remove .venv and caches"
 
 # One stamp per set of extras: pip runs again only when pyproject.toml changes.
 $(VENV)/.installed: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("hdpmf needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit("hdpmf needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	@echo "Setting up $(VENV) and installing hdpmf into it (the first time only) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	@echo "Installing what the checks need into $(VENV) ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	touch $@
+	@echo "Installing what the benchmarks compare with into $(VENV) ..."
+	@$(PIP) --editable '.[bench]'
+	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/hdpmf demo --out out/demo
+	@echo "Training every method on a made-up world: hdpmf demo --out out/demo"
+	@$(BIN)/hdpmf demo --out out/demo
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -36,8 +48,15 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: lint
+	$(PYTEST) -m 'not slow and not paper'
+
 test: lint
-	$(BIN)/pytest
+	$(PYTEST)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py

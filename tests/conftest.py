@@ -13,7 +13,19 @@ from hypothesis import settings
 settings.register_profile("hdpmf", derandomize=True, deadline=None)
 settings.load_profile("hdpmf")
 
+HERE = Path(__file__).resolve().parent
+# Federations of real processes and the browser want the machine to themselves: one worker does each, in order.
+_GROUPS = {"federation": "federation", "e2e": "browser"}
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a whole machine go to one worker each, and are slow whatever they do."""
+    for item in items:
+        group = _GROUPS.get(item.path.relative_to(HERE).parts[0])
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.slow)
 
 
 def _data_folder() -> Path | None:

@@ -10,7 +10,9 @@ Commands import what is heavy inside their functions: ``hdpmf --help`` has to be
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -88,6 +90,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title in another script must not end a command
+    _answer_interrupts()
     try:
         code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
     except HdpmfError as error:
@@ -99,6 +102,13 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if code == _INTERRUPTED:
         _fail(given, "Interrupted", "interrupted; nothing was half-written", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _answer_interrupts() -> None:
+    """Stop at SIGINT also where the starter ignored it (``nohup``, ``&`` in a script) and we inherited that."""
+    inherited = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if inherited and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _help_hint(error: Any) -> str:

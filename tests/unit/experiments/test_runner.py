@@ -267,14 +267,18 @@ folds = 5
 LONG = KILLED.replace("epochs = 60", "epochs = 2000")
 
 
+# As ``nohup`` and ``&`` in a script do: what is started inherits that Ctrl-C is ignored.
+IGNORING_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
 def _command() -> list[str]:
     return [sys.executable, "-c", "from hdpmf.cli.main import run; run()"]
 
 
-def _start(folder: Path, *more: str) -> subprocess.Popen[str]:
+def _start(folder: Path, *more: str, under: Sequence[str] = ()) -> subprocess.Popen[str]:
     words = ["experiment", "run", str(folder / "killed.toml"), "--out", str(folder / "out"), "--jobs", "2"]
     return subprocess.Popen(
-        [*_command(), *words, *more],
+        [*under, *_command(), *words, *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -322,9 +326,10 @@ def test_kill_9_at_any_moment_loses_at_most_the_runs_in_flight(tmp_path: Path) -
     assert all(cell["status"] == "done" for cell in report["cells"])
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("under", [(), IGNORING_CTRL_C], ids=["plain", "nohup"])
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, under: Sequence[str]) -> None:
     (tmp_path / "killed.toml").write_text(LONG)
-    process = _start(tmp_path)
+    process = _start(tmp_path, under=under)
     _wait_for(tmp_path, 1, process)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
