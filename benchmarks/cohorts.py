@@ -15,7 +15,7 @@ import numpy as np
 
 from hdpmf import PrivacySpec, PrivacyWeights, Ratings, load_dataset
 from hdpmf.models.one_round import HDPSum
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import SumContribution, Survey
 from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.shard.contribution import OneRoundShard
@@ -49,7 +49,7 @@ def contributions(
         part = train.take(order[bounds[number] : bounds[number + 1]])
         size = int(np.count_nonzero(dealt == number))
         shard = OneRoundShard(
-            part, weights, SimulatedNoise(seed, stream=100 + number),
+            part, weights, SeededNoise(seed, stream=100 + number),
             epsilon=survey.epsilon, catalogue=survey.catalogue, n_users=size, simulation=True,
         )  # fmt: skip
         shard.accept(_with_contributors(survey, size))

@@ -17,7 +17,7 @@ from scipy import stats
 from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Call, Envelope, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
 from hdpmf.protocol.catalogue import catalogue_table, known_items
@@ -72,7 +72,7 @@ class Recorder:
             store.add(ratings)
             store.set_weights(weights, ratings)
             self.stores.append(store)
-            noise = SimulatedNoise(seed * 100 + device)
+            noise = SeededNoise(seed * 100 + device)
             self.agents.append(DeviceAgent(store, noise=noise, simulation=True, seed=seed))
         keys = [store.identity.public for store in self.stores]
         for store in self.stores:

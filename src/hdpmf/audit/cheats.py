@@ -12,7 +12,7 @@ from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.audit.world import Target, check_runs
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
 
 TINY_H = 1e-30
@@ -71,7 +71,7 @@ def difference(path: Path, target: Target, runs: int, seed: int = 0) -> Differen
             for begin in range(0, 2 * runs, _BLOCK):
                 ids = np.arange(begin, min(begin + _BLOCK, 2 * runs))
                 every = [_known(target, items, value, ids) for value in stars]
-                noise = SimulationNoise(seed, _DIFFERENCE + 2 * begin + (star > 0))
+                noise = SeededNoise(seed, _DIFFERENCE + 2 * begin + (star > 0))
                 stream = messages(path, every[star], raters, noise, seed, workers)
                 kept = next(stream)
                 seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
@@ -139,7 +139,7 @@ def zero_h(path: Path, ratings: Ratings, weights: np.ndarray, n_users: int = 20,
             if tiny_refused:
                 seen = _expected_first(path, copies, seed)
             else:
-                noise = SimulationNoise(seed, _ZERO_H + number)
+                noise = SeededNoise(seed, _ZERO_H + number)
                 ones = np.ones(copies.shape[1], np.int64)
                 stream = messages(_with_h(path, TINY_H), copies, ones, noise, seed, workers)
                 kept = next(stream)[0]
@@ -159,7 +159,7 @@ def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
     """What a real shard says to this h; None where it answers."""
     with Workers(1) as workers:
         raters = np.ones(copies.shape[1], np.int64)
-        stream = messages(_with_h(path, h), copies, raters, SimulationNoise(seed, _ZERO_H), seed, workers)
+        stream = messages(_with_h(path, h), copies, raters, SeededNoise(seed, _ZERO_H), seed, workers)
         next(stream)
         try:
             next(stream)

@@ -20,7 +20,8 @@ from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.noise import SimulationNoise, k_norm_scale
+from hdpmf.privacy.noise import k_norm_scale
+from hdpmf.privacy.sampling import SeededNoise
 
 _ROWS_PER_BLOCK = 12_000  # ratings simulated at once: their messages of one round stay in the cache
 
@@ -59,7 +60,7 @@ def device_scores(
 
         def play(block: tuple[int, int]) -> np.ndarray:
             world, begin = block
-            noise = SimulationNoise(seed, 1_000 + 2 * (begin // size) + world)
+            noise = SeededNoise(seed, 1_000 + 2 * (begin // size) + world)
             ids = np.arange(begin, min(begin + size, runs))
             parts = _block(target, path, view, target.ends[world], ids, noise, seed, workers)
             progress(len(ids))
@@ -75,7 +76,7 @@ def _block(
     view: str,
     rating: float,
     ids: np.ndarray,
-    noise: SimulationNoise,
+    noise: SeededNoise,
     seed: int,
     workers: Workers,
 ) -> np.ndarray:

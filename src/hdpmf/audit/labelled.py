@@ -26,7 +26,7 @@ from hdpmf.errors import ProtocolError
 from hdpmf.models.one_round import HDPSum
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.coding import SCORE_UNITS, rare_label_probability, sum_channels
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Grouping, Popularity, SumContribution, Survey
 from hdpmf.ratings import Ratings
 from hdpmf.recommender.item_bias import coding_of
@@ -65,7 +65,7 @@ class LabelledDesign:
         return replace(model._survey(ratings, _CATALOGUE), contributors=contributors)
 
     def answer(
-        self, ratings: Ratings, weights: PrivacyWeights, survey: Survey, noise: SimulatedNoise, ask: Ask
+        self, ratings: Ratings, weights: PrivacyWeights, survey: Survey, noise: SeededNoise, ask: Ask
     ) -> Conversation:
         """Both rounds with a shard that has these ratings and everybody's noise."""
         plain = self.noise_factor == 1.0 and self.label_factor == 1.0
@@ -155,7 +155,7 @@ def labelled_scores(
     for world, rating in enumerate(ends):
         ratings, weights = with_rating(device, rating)
         survey = design.survey(ratings, contributors)
-        noise = SimulatedNoise(seed, _SUMS + 2 * head + world)
+        noise = SeededNoise(seed, _SUMS + 2 * head + world)
         seen, labels = np.empty((runs, attacker.n_entries), np.int64), np.empty(runs, bool)
         for run in range(runs):
             said = design.answer(ratings, weights, survey, noise, lambda counted: grouping)
@@ -254,7 +254,7 @@ def labelled_final_scores(
     worlds = []
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         present, weights = with_rating(target, rating)
-        noise = SimulatedNoise(seed, _FINAL + world)
+        noise = SeededNoise(seed, _FINAL + world)
         published = np.empty((pilot + runs, _PUBLISHED))
         for run in range(pilot + runs):
             said = design.answer(present, weights, survey, noise, ask)

@@ -28,7 +28,7 @@ from hdpmf.audit.world import Target
 from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.coding import Coding, bit_height, bit_probability, make_ruler, sum_channels, weight_units
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import BitContribution, SumContribution, Survey
 from hdpmf.ratings import Ratings
 from hdpmf.recommender.item_bias import coding_of
@@ -66,7 +66,7 @@ class Design:
         return replace(self.model._survey(ratings, _CATALOGUE), contributors=contributors)
 
     def answer(
-        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, survey: Survey, noise: SimulatedNoise
+        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, survey: Survey, noise: SeededNoise
     ) -> SumContribution | BitContribution:
         """What a shard with these ratings sends, holding ``n_users`` of all contributors."""
         source: Any = noise if self.noise_factor == 1.0 else Less(noise, self.noise_factor)
@@ -80,15 +80,15 @@ class Design:
 class Less:
     """Noise with a smaller scale than asked for: a mistake, made on purpose."""
 
-    def __init__(self, noise: SimulatedNoise, factor: float, label_factor: float = 1.0) -> None:
+    def __init__(self, noise: SeededNoise, factor: float, label_factor: float = 1.0) -> None:
         self._noise, self._factor, self._label_factor = noise, factor, label_factor
 
     def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
-        """As ``SimulatedNoise``, with less of it."""
+        """As ``SeededNoise``, with less of it."""
         return self._noise.discrete_laplace(float(scale) * self._factor, size)
 
     def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
-        """As ``SimulatedNoise``, with less of it."""
+        """As ``SeededNoise``, with less of it."""
         return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
 
     def bits(self, rare: np.ndarray) -> np.ndarray:
@@ -120,7 +120,7 @@ def sum_scores(
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         one, weights = _alone(target, rating)
         survey = design.survey(one, contributors)
-        noise = SimulatedNoise(seed, _SUMS + world)
+        noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
             sent = design.answer(one, weights, n_users, survey, noise)
@@ -176,7 +176,7 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
     size = max(1, 200_000 // len(rows))
     worlds = []
     for world, rating in enumerate(target.ends):
-        noise = SimulatedNoise(seed, _BITS + world)
+        noise = SeededNoise(seed, _BITS + world)
         values, blocks = target.values(rating)[rows], []
         for begin in range(0, runs, size):
             n = min(size, runs - begin)
@@ -226,7 +226,7 @@ def final_scores(
     survey, model = design.survey(target.ratings, contributors), design.model
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         ratings, weights = with_rating(target, rating)
-        noise = SimulatedNoise(seed, _FINAL + world)
+        noise = SeededNoise(seed, _FINAL + world)
         published = np.empty((pilot + runs, 3))
         for run in range(pilot + runs):
             sent = design.answer(ratings, weights, contributors, survey, noise)

@@ -16,7 +16,7 @@ import numpy as np
 from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.errors import ConfigError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
 from hdpmf.shard.initial import SPREAD
 
@@ -84,7 +84,7 @@ def reconstruct(
                 np.array([user]), ratings.item_codes[own], ratings.values[None, own].astype(float), weights[None, own]
             )
             raters = np.maximum(path.raters[copies.items], 1)
-            noise = SimulationNoise(seed, _FIRST_STREAM + number)
+            noise = SeededNoise(seed, _FIRST_STREAM + number)
             stream = messages(path, copies, raters, noise, seed, workers)
             kept = next(stream)
             seen = np.concatenate(list(stream)).astype(np.float64)

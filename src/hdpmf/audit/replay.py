@@ -16,7 +16,8 @@ import numpy as np
 
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import H_FLOOR, SimulationNoise, laplace_scale
+from hdpmf.privacy.noise import H_FLOOR, laplace_scale
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Opening, Round, learning_rate_at
 from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.recommender import Recommender
@@ -71,8 +72,8 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
     mechanism = model._mechanism()
     plan = model._plan(train, mechanism)
     with Workers(1) as workers:
-        shard = Shard(train, weights, mechanism, SimulationNoise(seed, _SHARD), seed, workers)
-        recommender = Recommender(plan, mechanism, SimulationNoise(seed, _RECOMMENDER), model._h_per_item())
+        shard = Shard(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
+        recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), model._h_per_item())
         opening = recommender.open([shard.accept(plan)])
         recommender.start([shard.open(opening)])
         factors, draws = [], []
@@ -114,7 +115,7 @@ def messages(
     path: Path,
     copies: Copies,
     raters: np.ndarray,
-    noise: SimulationNoise,
+    noise: SeededNoise,
     seed: int,
     workers: Workers,
     *,

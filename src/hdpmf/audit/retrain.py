@@ -22,7 +22,7 @@ from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
@@ -97,7 +97,7 @@ def _train_copies(
     plan = model._plan(inflated, mechanism)
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
-    shard = Shard(inflated, weights, mechanism, SimulationNoise(seed, stream), seed, workers)
+    shard = Shard(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers)
     start = _SameStart(seed, stream + 1, ratings.n_items)
     recommender = Recommender(plan, mechanism, start, model._h_per_item())
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
@@ -107,12 +107,12 @@ def _train_copies(
     return recommender.factors.reshape(n, ratings.n_items, plan.n_factors)
 
 
-class _SameStart(SimulationNoise):
+class _SameStart(SeededNoise):
     """The same first item factors for every copy: the recommender chose them, so the attacker knows them."""
 
     def __init__(self, seed: int, stream: int, n_items: int) -> None:
         super().__init__(seed, stream)
-        self._first = SimulationNoise(seed, _FIRST_STREAM - 1)
+        self._first = SeededNoise(seed, _FIRST_STREAM - 1)
         self._n_items = n_items
 
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -24,7 +24,7 @@ from hdpmf.device.survey import SurveySession
 from hdpmf.device.training import TrainingSession
 from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.released import Noise, ReleasedNoise, require_released
+from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import (
     Accepted,
     Call,

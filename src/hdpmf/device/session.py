@@ -16,7 +16,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.released import Noise
+from hdpmf.privacy.sampling import Noise
 from hdpmf.protocol import Message, Terms
 
 

@@ -62,7 +62,7 @@ class CrowdHere:
         from hdpmf.device.agent import DeviceAgent
         from hdpmf.device.policy import Policy
         from hdpmf.device.store import DeviceStore
-        from hdpmf.privacy.released import SimulatedNoise
+        from hdpmf.privacy.sampling import SeededNoise
 
         agreed = Policy.from_toml(policy)
         self._stores: list[DeviceStore] = []
@@ -72,7 +72,7 @@ class CrowdHere:
             store = DeviceStore.create(":memory:", users=one.ratings.n_users, policy=agreed)
             store.add(one.ratings)
             store.set_weights(one.weights, one.ratings)
-            agent = DeviceAgent(store, noise=SimulatedNoise(seed, stream=100 + number), simulation=True, seed=seed)
+            agent = DeviceAgent(store, noise=SeededNoise(seed, stream=100 + number), simulation=True, seed=seed)
             name = store.identity.public.hex()
             cards.append(DeviceCard(name=f"device {number}", identity=name, node=name, users=store.users))
             answers[name] = agent.answer

@@ -16,7 +16,7 @@ from hdpmf.federation.population import Household, deal
 from hdpmf.models import Model, make_model
 from hdpmf.models.one_round import OneRound
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.ratings import Ratings
@@ -147,7 +147,7 @@ def simulate(
             enrolled,
             crowd.network,
             pace=_PACE,
-            draws=SimulationNoise(seed, _RECOMMENDER_STREAM),
+            draws=SeededNoise(seed, _RECOMMENDER_STREAM),
             metrics=metrics,
             log=log,
         )

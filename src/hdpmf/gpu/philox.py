@@ -3,7 +3,7 @@
 Philox4x32-10 (Salmon et al., 2011) turns a counter of four words and a key of two into four random words. This is the
 generator in plain PyTorch; ``triton_engine`` has the same in a kernel, and a test compares the two bit by bit.
 
-Seeded, so for simulation only: noise that is released to anyone must come from ``hdpmf.privacy.released``.
+Seeded, so for simulation only: noise that is released to anyone must come from ``hdpmf.privacy.sampling.released``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import numpy as np
 
 from hdpmf.errors import ConfigError
 from hdpmf.models.priors import POPULARITY, Labels
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.ratings import Ratings
@@ -43,7 +43,7 @@ def ask(
     shard = OneRoundShard(
         ratings,
         weights,
-        SimulatedNoise(seed, stream=3),
+        SeededNoise(seed, stream=3),
         epsilon=survey.epsilon,
         catalogue=survey.catalogue,
         simulation=True,

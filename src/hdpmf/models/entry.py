@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.privacy.mechanisms import Budgets, Mechanism
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
 from hdpmf.ratings import Ratings
@@ -40,12 +40,12 @@ def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: P
     row_weights = weights.for_ratings(train)
     budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
     budget = mechanism.noise_budget(plan.epsilon, budgets)
-    uniforms = SimulationNoise(seed, SHARD_STREAM).uniforms(len(train))
+    uniforms = SeededNoise(seed, SHARD_STREAM).uniforms(len(train))
     entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, uniforms)
     return Entry(entered.kept, entered.target, entered.coefficient, budget)
 
 
 def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """First user vectors and item factors."""
-    items = SimulationNoise(seed, RECOMMENDER_STREAM).normals((plan.n_items, plan.n_factors)) * np.float32(SPREAD)
+    items = SeededNoise(seed, RECOMMENDER_STREAM).normals((plan.n_items, plan.n_factors)) * np.float32(SPREAD)
     return initial_vectors(train.users, plan.n_factors, seed), items

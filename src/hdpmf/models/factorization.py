@@ -16,7 +16,7 @@ from hdpmf.models.base import Callback, Model
 from hdpmf.models.device_training import device_epochs
 from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
 from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
-from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
 from hdpmf.ratings import Ratings

@@ -26,7 +26,7 @@ from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
-from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.ratings import Ratings

@@ -19,7 +19,7 @@ from hdpmf.gpu.device import gpu
 from hdpmf.models.device_training import cell_of, recipe_of
 from hdpmf.models.entry import Entry, enter, first_factors
 from hdpmf.models.factorization import Factorization
-from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
 from hdpmf.ratings import Ratings

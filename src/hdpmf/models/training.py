@@ -17,7 +17,8 @@ from hdpmf.errors import DivergedError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.entry import RECOMMENDER_STREAM, SHARD_STREAM, enter
 from hdpmf.privacy.mechanisms import Mechanism
-from hdpmf.privacy.noise import SimulationNoise, laplace_scale
+from hdpmf.privacy.noise import laplace_scale
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan, learning_rate_at
 from hdpmf.ratings import Ratings
@@ -70,8 +71,8 @@ def batch_epochs(
     """Algorithm 1: the protocol with one shard of all users, in this process."""
     from hdpmf.shard import Shard  # here and below: a machine that trains on its GPU need not have Numba
 
-    shard = Shard(train, weights, mechanism, SimulationNoise(seed, SHARD_STREAM), seed, workers)
-    recommender = Recommender(plan, mechanism, SimulationNoise(seed, RECOMMENDER_STREAM), h_per_item)
+    shard = Shard(train, weights, mechanism, SeededNoise(seed, SHARD_STREAM), seed, workers)
+    recommender = Recommender(plan, mechanism, SeededNoise(seed, RECOMMENDER_STREAM), h_per_item)
     opening = recommender.open([shard.accept(plan)])
     recommender.start([shard.open(opening)])
     message = recommender.next_round()
@@ -98,7 +99,7 @@ def sequential_epochs(
     from hdpmf.kernels.grouping import group
     from hdpmf.kernels.simd import pad
 
-    recommender_noise = SimulationNoise(seed, RECOMMENDER_STREAM)
+    recommender_noise = SeededNoise(seed, RECOMMENDER_STREAM)
     entered = enter(train, weights, mechanism, plan, seed)
     budget = entered.budget
     users, items = train.user_codes, train.item_codes

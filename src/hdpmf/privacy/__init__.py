@@ -2,7 +2,8 @@
 
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, Sample, Stretch, Uniform, Weight
-from hdpmf.privacy.noise import SimulationNoise, laplace_scale, noise_share
+from hdpmf.privacy.noise import laplace_scale, noise_share
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.spec import Group, PrivacySpec
 from hdpmf.privacy.weights import PrivacyWeights
 
@@ -14,7 +15,7 @@ __all__ = [
     "PrivacySpec",
     "PrivacyWeights",
     "Sample",
-    "SimulationNoise",
+    "SeededNoise",
     "Stretch",
     "Uniform",
     "Weight",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.errors import PrivacyError
 
 H_FLOOR = 2.0**-23
 """The smallest h. A float32 draw of Exp(1) is 0 once in six million draws, and with h = 0 there would be no noise."""
@@ -81,45 +81,3 @@ def k_norm_shape(n_factors: int, part: np.ndarray) -> np.ndarray:
     """
     shape: np.ndarray = (n_factors + 1) / 2.0 * part
     return shape
-
-
-class SimulationNoise:
-    """Seeded randomness for simulations. It must never make noise that is released to anyone.
-
-    A seed makes results repeatable, which for released noise means removable. Released noise will be another type.
-    Streams are independent: the same seed with another ``stream`` gives unrelated numbers.
-    """
-
-    def __init__(self, seed: int, stream: int = 0) -> None:
-        self.seed = seed
-        self._generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, stream])))
-
-    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Exp(1) draws."""
-        return self._generator.standard_exponential(shape, dtype=np.float32)
-
-    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
-        """N(0, 1) draws."""
-        return self._generator.standard_normal(shape, dtype=np.float32)
-
-    def gammas(self, shapes: np.ndarray) -> np.ndarray:
-        """Gamma draws with these shapes and scale 1; 0 for a shape of 0."""
-        return self._generator.standard_gamma(shapes)
-
-    def uniforms(self, n: int) -> np.ndarray:
-        """Draws from [0, 1)."""
-        return self._generator.random(n)
-
-
-def seed_of(rng: int | np.random.Generator | None) -> int:
-    """The 63-bit seed that an ``rng`` argument stands for: itself, a draw from it, or fresh entropy."""
-    if rng is None:
-        rng = np.random.default_rng()
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**63))
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and 0 <= rng < 2**63:
-        return int(rng)
-    raise ConfigError(
-        f"rng must be an int from 0 to 2^63 - 1, a numpy Generator or None, not {type(rng).__name__}"
-        + (f" {rng}" if isinstance(rng, int) else "")
-    )

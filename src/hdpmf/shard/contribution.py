@@ -20,7 +20,7 @@ from hdpmf.privacy.coding import (
     sum_channels,
     weight_units,
 )
-from hdpmf.privacy.released import Noise, require_released
+from hdpmf.privacy.sampling import Noise, require_released
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
 from hdpmf.ratings import Ratings

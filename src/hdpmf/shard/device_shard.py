@@ -14,7 +14,7 @@ from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.coding import levels_of, n_levels
 from hdpmf.privacy.mechanisms import Entered, Mechanism
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
-from hdpmf.privacy.released import Noise, require_released
+from hdpmf.privacy.sampling import Noise, require_released
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Gradients, Opening, Plan
 from hdpmf.protocol.grid import GRADIENT_STEP, from_grid, to_grid

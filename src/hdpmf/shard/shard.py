@@ -10,8 +10,8 @@ from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Entered, Mechanism
-from hdpmf.privacy.noise import SimulationNoise, k_norm_scale, k_norm_shape, laplace_scale, noise_share
-from hdpmf.privacy.released import Noise
+from hdpmf.privacy.noise import k_norm_scale, k_norm_shape, laplace_scale, noise_share
+from hdpmf.privacy.sampling import Noise, SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
 from hdpmf.ratings import Ratings
@@ -43,7 +43,7 @@ class Shard:
         ratings: Ratings,
         weights: PrivacyWeights,
         mechanism: Mechanism,
-        noise: SimulationNoise | Noise,
+        noise: Noise,
         seed: int,
         workers: Workers,
     ) -> None:
@@ -231,7 +231,7 @@ class Shard:
     def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:
         """The sum of the shares of this shard's raters, per item that is rated here."""
         noise = self._noise
-        if not isinstance(noise, SimulationNoise):
+        if not isinstance(noise, SeededNoise):
             raise PrivacyError("noise that is released goes onto a grid; a DeviceShard does that")
         if self._kept_noise is not None:
             return self._kept_noise

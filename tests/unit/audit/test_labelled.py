@@ -9,7 +9,7 @@ from hdpmf.audit.game import verdict
 from hdpmf.audit.labelled import LabelledDesign, labelled_scores, labelled_world
 from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Grouping
 from hdpmf.ratings import synthetic_world
 
@@ -76,7 +76,7 @@ def test_the_world_of_the_published_facts_has_heads_among_them_the_audited_item(
         asked.append(heads)
         return Grouping(scores=np.zeros(ratings.n_items, np.int64), heads=heads)
 
-    noise, survey = SimulatedNoise(0), design.survey(ratings, ratings.n_users)
+    noise, survey = SeededNoise(0), design.survey(ratings, ratings.n_users)
     for _ in range(5):
         design.answer(ratings, audited.privacy_weights(), survey, noise, ask)
     assert all(len(heads) >= 30 and audited.item in heads for heads in asked)

@@ -7,7 +7,7 @@ from hdpmf.audit.device import device_scores
 from hdpmf.audit.replay import Copies, Device, messages, record
 from hdpmf.kernels.threads import Workers
 from hdpmf.models import make_model
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 
 
 def _path(name, target, **params):
@@ -21,7 +21,7 @@ def _copies(target, n):
     return Copies(np.arange(n), target.ratings.item_codes[own], values, np.tile(target.weights[own], (n, 1)))
 
 
-class _Silent(SimulationNoise):
+class _Silent(SeededNoise):
     """Noise off: what is left is the gradient."""
 
     def normals(self, shape):
@@ -50,7 +50,7 @@ def test_noise_has_the_stated_variance(target, view):
     copies = _copies(target, 400)
     raters = path.raters[copies.items] if view == "messages" else np.ones(copies.shape[1], np.int64)
     with Workers(1) as workers:
-        stream = messages(path, copies, raters, SimulationNoise(0, 1), 5, workers)
+        stream = messages(path, copies, raters, SeededNoise(0, 1), 5, workers)
         device = Device(path, copies, next(stream), None, 5)
         noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
     assert path.h is not None
@@ -66,7 +66,7 @@ def test_noise_with_h_of_its_own_is_laplace(target):
     copies = _copies(target, 400)
     with Workers(1) as workers:
         ones = np.ones(copies.shape[1], np.int64)
-        stream = messages(path, copies, ones, SimulationNoise(0, 1), 5, workers, own_h=True)
+        stream = messages(path, copies, ones, SeededNoise(0, 1), 5, workers, own_h=True)
         device = Device(path, copies, next(stream), None, 5)
         noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
     assert path.laplace_scale == pytest.approx(2 * 4.0 * 2)

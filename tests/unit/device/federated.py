@@ -11,7 +11,7 @@ from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.methods import mechanism_of
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
-from hdpmf.privacy import PrivacySpec, SimulationNoise
+from hdpmf.privacy import PrivacySpec, SeededNoise
 from hdpmf.protocol import (
     Call,
     Envelope,
@@ -221,7 +221,7 @@ class Run:
         self.run = run
         self.roster = enrol(agents) if view == "sums" else None
         self._heard = heard
-        self.recommender = Recommender(self.plan, mechanism_of(method), SimulationNoise(3, 1), h_per_item=True)
+        self.recommender = Recommender(self.plan, mechanism_of(method), SeededNoise(3, 1), h_per_item=True)
 
     def tell(self, message: Message, number: int = 0) -> list[Any]:
         """All agents' answers."""

@@ -11,8 +11,7 @@ from hdpmf.device.predictions import predict
 from hdpmf.errors import PrivacyError
 from hdpmf.kernels.threads import Workers
 from hdpmf.models import make_model
-from hdpmf.privacy import SimulationNoise
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
 from hdpmf.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.recommender import Recommender
@@ -45,7 +44,7 @@ from .federated import (
 def library(method):
     """The library's own training with the same seed, its noise off."""
 
-    class Quiet(SimulationNoise):
+    class Quiet(SeededNoise):
         def normals(self, shape):
             return np.zeros(shape, np.float32)
 
@@ -57,7 +56,7 @@ def library(method):
 
     plan, mechanism = plan_for(method), mechanism_of(method)
     shard = Shard(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, Workers(1))
-    recommender = Recommender(plan, mechanism, SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     for _ in range(plan.epochs):
         shard.receive(recommender.next_round())
@@ -94,7 +93,7 @@ def test_without_noise_secure_sums_give_the_librarys_factors(method, n):
     assert np.abs(run.finish() - library(method)[0]).max() < 1e-5
 
 
-@pytest.mark.parametrize("noise", [lambda one: SimulatedNoise(one), lambda one: ReleasedNoise()])
+@pytest.mark.parametrize("noise", [lambda one: SeededNoise(one), lambda one: ReleasedNoise()])
 def test_with_noise_the_whole_conversation_goes_through(noise):
     agents = [agent_for(make_store(ratings=ratings), noise(one)) for one, ratings in enumerate(partition(6))]
     for method, view, run in (("hdpmf", "messages", b"a" * 16), ("hdpmf-paid", "sums", b"b" * 16)):
@@ -167,7 +166,7 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
 
 
 def test_one_bit_per_rating():
-    agents = agents_of(3, noise=SimulatedNoise(1))
+    agents = agents_of(3, noise=SeededNoise(1))
     run = Run(agents, "hdpmf", terms=terms_for("hdp-bit"))
     run.tell(run.terms)
     survey = survey_for("L")
@@ -202,7 +201,7 @@ def test_a_new_device_gets_the_model_without_giving_anything():
 
 def test_a_device_without_ratings_adds_its_noise_to_sums_and_nothing_else():
     empty = WORLD.take(np.zeros(0, np.int64))
-    agents = [agent_for(make_store(ratings=one), SimulatedNoise(1)) for one in (part([0]), part([1]), part([2]), empty)]
+    agents = [agent_for(make_store(ratings=one), SeededNoise(1)) for one in (part([0]), part([1]), part([2]), empty)]
     terms = terms_for("hdpmf-paid", "sums", users=4, minimum=4)
     run = Run(agents, "hdpmf-paid", "sums", terms=terms)
     run.open()
@@ -233,7 +232,7 @@ def test_ratings_given_during_a_run_stay_out_of_it_and_removed_ones_end_it(tmp_p
 
 def test_real_devices_have_no_seed():
     with pytest.raises(PrivacyError, match="ReleasedNoise"):
-        agent_for(make_store(), SimulatedNoise(1), simulation=False, seed=None)
+        agent_for(make_store(), SeededNoise(1), simulation=False, seed=None)
     with pytest.raises(PrivacyError, match="seed"):
         agent_for(make_store(), ReleasedNoise(), simulation=False)
     assert "user" not in repr(agent_for(make_store()))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hdpmf.device.policy import Policy
 from hdpmf.device.run_state import MAX_OPEN
 from hdpmf.errors import StorageError
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import (
     Accepted,
     Call,
@@ -53,7 +53,7 @@ OTHER_RUN = b"some other run.."
 @pytest.fixture
 def agent():
     """A person's device with noise."""
-    return agent_for(make_store(ratings=part([4])), SimulatedNoise(5))
+    return agent_for(make_store(ratings=part([4])), SeededNoise(5))
 
 
 @pytest.fixture
@@ -374,7 +374,7 @@ def test_a_survey_that_is_not_what_the_terms_say(changes):
 
 
 def test_a_second_survey_is_paid_for_again_or_refused():
-    agent = agent_for(make_store(ratings=part([4])), SimulatedNoise(1))
+    agent = agent_for(make_store(ratings=part([4])), SeededNoise(1))
     for name in (b"1" * 16, b"2" * 16):
         ask(agent, terms_for("hdp-bit"), run=name)
         assert len(ask(agent, survey_for("L"), run=name).plus) > 0
@@ -437,7 +437,7 @@ def test_refusals_tell_a_word_and_the_log_no_rating():
 
 
 def test_items_with_few_raters_stay_out():
-    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, min_raters=12)), SimulatedNoise(3))
+    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, min_raters=12)), SeededNoise(3))
     run = Run([agent])
     run.open()
     raters = np.where(np.arange(30) % 2, 15, 11)

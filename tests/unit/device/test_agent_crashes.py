@@ -14,7 +14,7 @@ import pytest
 
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import StorageError
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Refusal, Reply, decode
 
 from .federated import ROUNDS, RUN, Run, agent_for, letter, make_store, part, survey_for, terms_for
@@ -26,14 +26,14 @@ class Killed(Run):
     def __init__(self, path, method, kill_at, **options):
         store = make_store(path, part([4]))
         other = make_store(ratings=part([1, 2]))
-        agents = [agent_for(store, SimulatedNoise(1)), agent_for(other, SimulatedNoise(2))]
+        agents = [agent_for(store, SeededNoise(1)), agent_for(other, SeededNoise(2))]
         super().__init__(agents, method, **options)
         self.path, self.kill_at, self.step = path, kill_at, 0
         self.replies = {}
 
     def restart(self):
         self.agents[0]._store.close()
-        self.agents[0] = agent_for(DeviceStore.open(self.path), SimulatedNoise(50 + self.step))
+        self.agents[0] = agent_for(DeviceStore.open(self.path), SeededNoise(50 + self.step))
 
     def tell(self, message, number=0):
         data = letter(message, number, run=self.run)
@@ -110,7 +110,7 @@ def test_every_persisted_step_can_be_the_last_one(tmp_path):
     """The store copied after each answer, as a kill would leave it, and the conversation gone on with from there."""
     path = tmp_path / "me.db"
     store = make_store(path, part([4]))
-    agent = agent_for(store, SimulatedNoise(1))
+    agent = agent_for(store, SeededNoise(1))
     copies = []
 
     def heard(place, asked, reply):
@@ -123,7 +123,7 @@ def test_every_persisted_step_can_be_the_last_one(tmp_path):
     run.open()
     run.finish()
     for place, (copy, asked, reply) in enumerate(copies):
-        again = agent_for(DeviceStore.open(copy), SimulatedNoise(1000 + place))
+        again = agent_for(DeviceStore.open(copy), SeededNoise(1000 + place))
         assert again.answer(asked) == reply
         for _, later, _ in copies[place + 1 :]:
             found = decode(again.answer(later))

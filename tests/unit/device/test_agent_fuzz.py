@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Call, Grouping, Opening, Reply, Round, decode
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum import propose
@@ -28,7 +28,7 @@ from .federated import (
 
 
 def _agents():
-    made = [agent_for(make_store(ratings=part([one])), SimulatedNoise(one)) for one in range(3)]
+    made = [agent_for(make_store(ratings=part([one])), SeededNoise(one)) for one in range(3)]
     return made, enrol(made)
 
 
@@ -102,7 +102,7 @@ def test_honest_letters_in_any_order(order):
 @given(value=st.floats(width=32), number=st.integers(1, 6))
 def test_rounds_with_any_number_in_them(field, value, number):
     store = make_store(ratings=part([3]))
-    agent = agent_for(store, SimulatedNoise(1))
+    agent = agent_for(store, SeededNoise(1))
     run = Run([agent])
     run.open()
     data = letter(Round(number=number, item_factors=_F, raters=np.full(30, 3), h=_F + 1), number)

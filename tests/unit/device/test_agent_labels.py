@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hdpmf.device.run_state import read_state
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Accepted, Grouping, Ready, Refusal, Reply, decode, encode
 from hdpmf.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
 from hdpmf.secure_sum import encode as encode_sum
@@ -152,11 +152,11 @@ def test_a_sum_that_begins_after_a_restart_finds_the_numbers():
 
 
 def test_restarts_before_every_letter_lose_nothing():
-    agents, roster = agents_of(noise=SimulatedNoise(1))
+    agents, roster = agents_of(noise=SeededNoise(1))
     run = Run(agents, "hdpmf", terms=TERMS)
 
     def restart(seed):
-        run.agents = [agent_for(one._store, SimulatedNoise(seed)) for one in run.agents]
+        run.agents = [agent_for(one._store, SeededNoise(seed)) for one in run.agents]
 
     run.tell(TERMS)
     restart(2)

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.errors import SecureSumError
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Opening, Ready, Refusal, Reply, decode
 from hdpmf.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
@@ -39,7 +39,7 @@ N = 6
 @pytest.fixture
 def run():
     """Six silos that are ready to have their ratings counted."""
-    made = Run([agent_for(make_store(ratings=one), SimulatedNoise(place)) for place, one in enumerate(partition(N))],
+    made = Run([agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))],
                "hdpmf", "sums")  # fmt: skip
     made.tell(made.terms)
     made.tell(made.plan)
@@ -205,13 +205,13 @@ def test_a_message_out_of_turn_ends_the_sum_but_not_the_run(run):
 def test_lost_numbers_are_not_said_to_be_ready(run):
     """Counts come back after a restart; a round's gradients do not, because they would have other noise."""
     opening = run.recommender.open([])
-    run.agents = [agent_for(agent._store, SimulatedNoise(9)) for agent in run.agents]
+    run.agents = [agent_for(agent._store, SeededNoise(9)) for agent in run.agents]
     assert ask(run.agents[0], opening) == Ready(number=0)
     counts = counts_from_sum(run.plan, N, run.sum(0, counts_layout))
     run.recommender.start([counts])
     message = run.recommender.next_round()
     run.tell(message, 1)
-    again = agent_for(run.agents[3]._store, SimulatedNoise(9))
+    again = agent_for(run.agents[3]._store, SeededNoise(9))
     refuses(again, message, "unavailable", 1)
     reply = decode(again.answer(letter(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum")))
     assert decode(reply.body) == Refusal(reason="secure-sum")
@@ -220,14 +220,14 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
 
 
 def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
-    agents = [agent_for(make_store(ratings=one), SimulatedNoise(place)) for place, one in enumerate(partition(N))]
+    agents = [agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))]
     roster = enrol(agents)
     run = Run(agents, "hdpmf", terms=terms_for("hdp-sum", "sums"))
     survey = survey_for()
     run.tell(run.terms)
     run.tell(survey)
     first = run.agents[0]._sessions[RUN].sum.numbers
-    run.agents = [agent_for(agent._store, SimulatedNoise(90 + place)) for place, agent in enumerate(agents)]
+    run.agents = [agent_for(agent._store, SeededNoise(90 + place)) for place, agent in enumerate(agents)]
     assert run.tell(survey) == [Ready(number=0)] * N
     assert not np.array_equal(run.agents[0]._sessions[RUN].sum.numbers, first)
     secure_sum(run, roster, 0, survey_layout(survey, N))

@@ -15,7 +15,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.population import deal
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import DeviceCard
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.ratings import synthetic_world
@@ -38,7 +38,7 @@ class Town:
         for number, home in enumerate(deal(WORLD, PrivacyWeights.uniform(WORLD), 12, 0)):
             store = stack.enter_context(DeviceStore.create(":memory:", policy=(policies or {}).get(number, OPEN)))
             store.add(home.ratings)
-            agent = DeviceAgent(store, noise=SimulatedNoise(number), simulation=True, seed=0)
+            agent = DeviceAgent(store, noise=SeededNoise(number), simulation=True, seed=0)
             name = store.identity.public.hex()
             self.stores.append(store)
             self.agents.append(agent)

@@ -133,7 +133,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> HDPSum:
     assert shipped is not None
     assert shipped.labels is not None
     prior = dataclasses.replace(shipped, labels=Labels(SCORE, shipped.labels.prior))
-    monkeypatch.setattr(asking, "SimulatedNoise", lambda seed, stream: Silent())
+    monkeypatch.setattr(asking, "SeededNoise", lambda seed, stream: Silent())
     return HDPSum(EPSILON, labels=True, prior=prior, rng=0).fit(WORLD, WEIGHTS)
 
 

@@ -20,7 +20,7 @@ from hdpmf.privacy.coding import (
     sum_channels,
     weight_units,
 )
-from hdpmf.privacy.released import bit_thresholds
+from hdpmf.privacy.sampling import bit_thresholds
 from hdpmf.ratings import RatingScale
 
 SCALES = [

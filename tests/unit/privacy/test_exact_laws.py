@@ -15,8 +15,16 @@ import pytest
 from scipy import stats
 
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import decide, discrete_gaussian, negative_binomial, released, share_tail, shares
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.privacy.sampling import (
+    ReleasedNoise,
+    SeededNoise,
+    decide,
+    discrete_gaussian,
+    negative_binomial,
+    released,
+    share_tail,
+    shares,
+)
 
 LEVEL = 1e-3
 
@@ -53,7 +61,7 @@ def test_a_discrete_gaussian_has_its_law(sigma, width):
 
 
 @pytest.mark.usefixtures("fixed_entropy")
-@pytest.mark.parametrize("make", [ReleasedNoise, lambda: SimulatedNoise(4)])
+@pytest.mark.parametrize("make", [ReleasedNoise, lambda: SeededNoise(4)])
 def test_each_draw_has_its_own_sigma_and_the_grid_is_fine(make):
     sigmas = np.repeat([0.0, 5e3, 3e6, 2.0**45], 20_000)
     draws = make().discrete_gaussian(sigmas).reshape(4, -1)

@@ -5,15 +5,15 @@ import pytest
 from scipy import stats
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.privacy import SimulationNoise, laplace_scale, noise_share
-from hdpmf.privacy.noise import seed_of
+from hdpmf.privacy import SeededNoise, laplace_scale, noise_share
+from hdpmf.privacy.sampling import seed_of
 
 
 @pytest.mark.parametrize(("n_factors", "width", "epsilon"), [(10, 4.0, 1.0), (5, 4.0, 0.3), (16, 99.0, 8.0)])
 @pytest.mark.parametrize("n_raters", [1, 2, 37])
 def test_the_shares_of_all_raters_are_laplace(n_factors, width, epsilon, n_raters):
     n_items = 2000
-    recommender, users = SimulationNoise(1, 1), SimulationNoise(1, 2)
+    recommender, users = SeededNoise(1, 1), SeededNoise(1, 2)
     scale = laplace_scale(n_factors, width, epsilon)
     assert scale == pytest.approx(2 * np.sqrt(n_factors) * width / epsilon)
     h = recommender.exponentials((n_items, n_factors))
@@ -26,7 +26,7 @@ def test_the_shares_of_all_raters_are_laplace(n_factors, width, epsilon, n_rater
 
 
 def test_the_test_can_tell_laplace_from_normal_and_from_a_wrong_scale():
-    noise = SimulationNoise(1)
+    noise = SeededNoise(1)
     normal = noise.normals((20_000,)) * np.sqrt(2)
     assert stats.kstest(normal, "laplace").pvalue < 1e-6
     laplace = noise_share(noise.exponentials((20_000,)), noise.normals((20_000,)), 1.2)
@@ -34,9 +34,9 @@ def test_the_test_can_tell_laplace_from_normal_and_from_a_wrong_scale():
 
 
 def test_streams_of_a_seed_are_unrelated():
-    a, b = SimulationNoise(3, 1).normals((5000,)), SimulationNoise(3, 2).normals((5000,))
+    a, b = SeededNoise(3, 1).normals((5000,)), SeededNoise(3, 2).normals((5000,))
     assert abs(np.corrcoef(a, b)[0, 1]) < 0.06
-    assert np.array_equal(a, SimulationNoise(3, 1).normals((5000,)))
+    assert np.array_equal(a, SeededNoise(3, 1).normals((5000,)))
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, np.nan, np.inf])

@@ -18,9 +18,18 @@ import pytest
 from scipy import stats
 
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import exact, negative_binomial, released, shares
-from hdpmf.privacy.negative_binomial import share_table
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise, bit_thresholds, grid_scale, require_released
+from hdpmf.privacy.sampling import (
+    ReleasedNoise,
+    SeededNoise,
+    bit_thresholds,
+    exact,
+    grid_scale,
+    negative_binomial,
+    released,
+    require_released,
+    shares,
+)
+from hdpmf.privacy.sampling.negative_binomial import share_table
 
 LEVEL = 1e-3
 
@@ -67,7 +76,7 @@ def p_value(draws, law, low, high):
 
 
 def noises():
-    return [pytest.param(ReleasedNoise, id="released"), pytest.param(lambda: SimulatedNoise(5), id="simulated")]
+    return [pytest.param(ReleasedNoise, id="released"), pytest.param(lambda: SeededNoise(5), id="simulated")]
 
 
 @pytest.mark.usefixtures("fixed_entropy")
@@ -245,17 +254,17 @@ def test_impossible_shares_are_refused():
 def test_the_types_are_not_interchangeable():
     noise = ReleasedNoise()
     assert require_released(noise) is noise
-    for other in (SimulatedNoise(1), None, np.random.default_rng(1), ReleasedNoise):
+    for other in (SeededNoise(1), None, np.random.default_rng(1), ReleasedNoise):
         with pytest.raises(PrivacyError, match="must not make noise that leaves a device"):
             require_released(other)
-    assert not isinstance(SimulatedNoise(1), ReleasedNoise)
-    assert set(ReleasedNoise.__mro__) & set(SimulatedNoise.__mro__) == {object}
+    assert not isinstance(SeededNoise(1), ReleasedNoise)
+    assert set(ReleasedNoise.__mro__) & set(SeededNoise.__mro__) == {object}
     with pytest.raises(TypeError):
         ReleasedNoise(1)  # nothing to seed
 
 
 def test_simulated_noise_is_repeatable_and_streams_differ():
-    first, again, other = SimulatedNoise(3), SimulatedNoise(3), SimulatedNoise(3, 1)
+    first, again, other = SeededNoise(3), SeededNoise(3), SeededNoise(3, 1)
     drawn = first.laplace_share(50, 2, 100)
     np.testing.assert_array_equal(drawn, again.laplace_share(50, 2, 100))
     assert (drawn != other.laplace_share(50, 2, 100)).any()
@@ -264,7 +273,7 @@ def test_simulated_noise_is_repeatable_and_streams_differ():
 def test_released_noise_differs_between_processes_and_forks():
     program = (
         "import os, sys\n"
-        "from hdpmf.privacy.released import ReleasedNoise\n"
+        "from hdpmf.privacy.sampling.released import ReleasedNoise\n"
         "noise = ReleasedNoise()\n"
         "noise.discrete_laplace(1000, 10)\n"
         "read, write = os.pipe()\n"

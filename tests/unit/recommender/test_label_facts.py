@@ -5,7 +5,7 @@ import pytest
 
 from hdpmf.errors import ProtocolError
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Popularity, Survey
 from hdpmf.ratings import Ratings
 from hdpmf.recommender.deconvolution import deconvolve, deconvolve_twice
@@ -34,7 +34,7 @@ def run(table, feature, epsilon, seed=0):
         scale_low=1, scale_high=5, scale_step=1, labels=True,
     )  # fmt: skip
     shard = OneRoundShard(
-        table, PrivacyWeights.uniform(table), SimulatedNoise(seed), epsilon=epsilon, catalogue="c", simulation=True
+        table, PrivacyWeights.uniform(table), SeededNoise(seed), epsilon=epsilon, catalogue="c", simulation=True
     )
     shard.accept(survey)
     counted = shard.count()

@@ -11,8 +11,7 @@ import pytest
 from hdpmf.errors import HdpmfError
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import (
     Accepted,
     Call,
@@ -63,13 +62,13 @@ class SmallDevice:
             self.one_round = OneRoundShard(
                 ratings,
                 weights,
-                SimulatedNoise(number, stream=7),
+                SeededNoise(number, stream=7),
                 epsilon=settings.epsilon,
                 catalogue=known_items(catalogue_table(ratings.items, ratings.scale, ratings.item_table)).fingerprint,
                 simulation=True,
             )
         else:
-            noise = SimulationNoise(number, 2)
+            noise = SeededNoise(number, 2)
             self.shard = Shard(ratings, weights, settings.mechanism(), noise, 0, Workers(1))
         self._outbox: dict[bytes, bytes] = {}
         self._numbers: np.ndarray | None = None

@@ -7,7 +7,7 @@ import pytest
 
 from hdpmf.errors import FederationError
 from hdpmf.privacy.coding import WEIGHT_UNITS
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import BitContribution, SumContribution
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.ratings import IdIndex, RatingScale
@@ -53,7 +53,7 @@ def test_four_sums_are_reckoned_as_one_with_twice_the_noise(design: str) -> None
 
 
 def test_items_are_estimated_better_when_all_noise_is_counted() -> None:
-    noise, rng = SimulatedNoise(3), np.random.default_rng(3)
+    noise, rng = SeededNoise(3), np.random.default_rng(3)
     bias, raters = rng.normal(0.0, 0.45, 300), rng.integers(3, 40, 300)
     units = raters * WEIGHT_UNITS
     scores = (units * (0.1 + 0.326 * bias) * 10).astype(np.int64)  # in tenths

@@ -12,7 +12,7 @@ import pytest
 from hdpmf.errors import FederationError, SecureSumError
 from hdpmf.models import make_model
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import (
     Accepted,
     Envelope,
@@ -62,7 +62,7 @@ class Deadly:
 def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
     return conduct(
         world.settings, world.table, world.enrolled, network, run=b"r" * 16, files=RunFolder(folder), pace=PACE,
-        draws=SimulationNoise(0, 1), sleep=lambda _: None, **options,
+        draws=SeededNoise(0, 1), sleep=lambda _: None, **options,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from hdpmf.errors import FederationError
 from hdpmf.models import HDPSum, make_model
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import SimulationNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
 from hdpmf.service.service import Outcome, conduct
 from hdpmf.service.settings import Pace, RunSettings
@@ -22,7 +22,7 @@ PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
 
 def run(world: Any, **options: Any) -> Outcome:
     network = options.pop("network", None) or InProcessNetwork(world.answers)
-    options = {"pace": PACE, "draws": SimulationNoise(0, 1), "sleep": lambda _: None} | options
+    options = {"pace": PACE, "draws": SeededNoise(0, 1), "sleep": lambda _: None} | options
     return conduct(world.settings, world.table, world.enrolled, network, **options)
 
 
@@ -69,7 +69,7 @@ def test_every_method_runs_in_both_views(make_world: Callable[..., Any], method:
 def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too(make_world: Callable[..., Any]) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=1, rounds=5, factors=4)
     world = make_world(settings, [20])
-    world.devices[0].shard._noise = SimulationNoise(0, 2)
+    world.devices[0].shard._noise = SeededNoise(0, 2)
     final = run(world).model.numbers
     assert isinstance(final, Round)
     np.testing.assert_allclose(final.item_factors, library_factors(world), atol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
@@ -35,7 +35,7 @@ def survey_for(ratings=WORLD, **changes):
 
 def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):
     options = {"epsilon": 1.0, "catalogue": "c", "simulation": True} | changes
-    return OneRoundShard(ratings, weights, noise or SimulatedNoise(1), **options)
+    return OneRoundShard(ratings, weights, noise or SeededNoise(1), **options)
 
 
 def answer(shard, survey):
@@ -125,7 +125,7 @@ def test_the_noise_of_many_shards_is_the_noise_of_one():
     channels = sum_channels("A", make_coding("soft", WORLD.scale, 1.0), 1.0)
     draws = []
     for seed in range(300):
-        shards = [make_shard(part, SimulatedNoise(seed, k), n_users=users) for k, (part, users) in enumerate(parts(3))]
+        shards = [make_shard(part, SeededNoise(seed, k), n_users=users) for k, (part, users) in enumerate(parts(3))]
         replies = [answer(shard, survey) for shard in shards]
         draws.append(np.concatenate([
             (np.sum([one.scores for one in replies], axis=0) - quiet.scores) / float(channels.score.scale),
@@ -140,13 +140,13 @@ def test_sums_and_bits_are_unbiased():
     """Means of 400 answers within 5 standard errors (level below 1e-4 over all entries)."""
     survey = survey_for()
     quiet = answer(make_shard(noise=Silent()), survey)
-    noisy = np.array([answer(make_shard(noise=SimulatedNoise(seed)), survey).scores for seed in range(400)])
+    noisy = np.array([answer(make_shard(noise=SeededNoise(seed)), survey).scores for seed in range(400)])
     assert (np.abs(noisy.mean(0) - quiet.scores) < 5 * noisy.std(0) / 20).all()
     bits = survey_for(design="L", coding="threshold")
     coding = make_coding("threshold", WORLD.scale, 1.0)
     sums = []
     for seed in range(400):
-        got = answer(make_shard(noise=SimulatedNoise(seed)), bits)
+        got = answer(make_shard(noise=SeededNoise(seed)), bits)
         heights = 0.5 / np.tanh(0.5 * got.units / 64)
         sums.append(np.bincount(got.items, (2 * got.plus - 1) * heights, 40))
     speaking = weight_units(WEIGHTS.for_ratings(WORLD)) > 0
@@ -246,7 +246,7 @@ def test_item_facts_that_make_no_sense_are_refused():
 
 def test_seeded_noise_cannot_be_released():
     with pytest.raises(PrivacyError, match="ReleasedNoise"):
-        make_shard(noise=SimulatedNoise(1), simulation=False)
+        make_shard(noise=SeededNoise(1), simulation=False)
     shard = make_shard(noise=ReleasedNoise(), simulation=False)
     assert answer(shard, survey_for(design="L")).plus.sum() > 0
 

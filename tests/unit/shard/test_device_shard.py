@@ -10,10 +10,10 @@ from scipy import stats
 
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy import PrivacySpec, Sample, SimulationNoise, Stretch, Uniform, Weight
+from hdpmf.privacy import PrivacySpec, Sample, Stretch, Uniform, Weight
 from hdpmf.privacy.mechanisms import Paid
 from hdpmf.privacy.noise import dense_laplace_scale
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise
+from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import Plan, Round
 from hdpmf.protocol.grid import GRADIENT_STEP
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world
@@ -55,7 +55,7 @@ def opened(mechanism, ratings=WORLD, noise=None, weights=WEIGHTS, plan=None, **o
     plan = plan or plan_for(mechanism, ratings)
     settings = {"n_users": 60, "everyone": 60, "sharing": 60, "simulation": True} | options
     shard = DeviceShard(ratings, weights, mechanism, noise or Silent(), 7, WORKERS, **settings)
-    recommender = Recommender(plan, mechanism, SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     opening = recommender.open([shard.accept(plan)])
     recommender.start([shard.open(opening)])
     return shard, recommender, opening
@@ -106,7 +106,7 @@ def test_dense_shares_are_on_every_number_and_add_up(n_shards):
     for seed in range(40):
         total = np.zeros((40, 4), np.int64)
         for one, part in enumerate(parts):
-            for noise, sign in ((SimulatedNoise(100 * seed + one), 1), (Silent(), -1)):
+            for noise, sign in ((SeededNoise(100 * seed + one), 1), (Silent(), -1)):
                 shard, recommender, _ = opened(Paid(), part, noise, n_users=60 // n_shards)
                 shard.receive(round_with(recommender, 1, np.ones((40, 4)), None))
                 total += sign * shard.contribute_units()
@@ -130,7 +130,7 @@ def test_released_noise_is_on_the_grid_with_the_papers_deviation():
 
 
 def test_the_message_is_made_of_the_whole_numbers():
-    both = [opened(Stretch(), noise=SimulatedNoise(4))[0] for _ in range(2)]
+    both = [opened(Stretch(), noise=SeededNoise(4))[0] for _ in range(2)]
     _, recommender, _ = opened(Stretch())
     for shard in both:
         shard.receive(round_with(recommender, 1, np.full((40, 4), 0.1)))
@@ -140,7 +140,7 @@ def test_the_message_is_made_of_the_whole_numbers():
 
 @pytest.mark.parametrize("mechanism", [Stretch(), Weight(), Uniform()])
 def test_without_noise_it_is_the_shard_that_it_was(mechanism):
-    class Quiet(SimulationNoise):
+    class Quiet(SeededNoise):
         def normals(self, shape):
             return np.zeros(shape, np.float32)
 
@@ -155,7 +155,7 @@ def test_without_noise_it_is_the_shard_that_it_was(mechanism):
 
 
 def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
-    shard, recommender, _ = opened(Stretch(), noise=SimulatedNoise(1), min_raters=38)
+    shard, recommender, _ = opened(Stretch(), noise=SeededNoise(1), min_raters=38)
     few = recommender.raters < 38
     assert few.any() and not few.all()  # noqa: PT018  # one fact about the world
     message = round_with(recommender, 1, np.ones((40, 4)))
@@ -173,8 +173,8 @@ def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
 )
 def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
     plan = plan_for(mechanism, fresh_noise=fresh)
-    straight, recommender, opening = opened(mechanism, plan=plan, noise=SimulatedNoise(2))
-    other, _, _ = opened(mechanism, plan=plan, noise=SimulatedNoise(2))
+    straight, recommender, opening = opened(mechanism, plan=plan, noise=SeededNoise(2))
+    other, _, _ = opened(mechanism, plan=plan, noise=SeededNoise(2))
     for number in range(1, 5):
         message = round_with(recommender, number, np.random.default_rng(number).normal(0, 0.3, (40, 4)))
         if number == 3:
@@ -206,9 +206,9 @@ def test_a_state_of_other_ratings_is_refused():
 
 def test_seeded_noise_does_not_leave_a_device_and_released_noise_needs_one():
     with pytest.raises(PrivacyError, match="ReleasedNoise"):
-        opened(Stretch(), noise=SimulatedNoise(1), simulation=False)
+        opened(Stretch(), noise=SeededNoise(1), simulation=False)
     shard = Shard(WORLD, WEIGHTS, Stretch(), ReleasedNoise(), 7, WORKERS)
-    recommender = Recommender(plan_for(Stretch()), Stretch(), SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan_for(Stretch()), Stretch(), SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan_for(Stretch()))]))])
     shard.receive(recommender.next_round())
     with pytest.raises(PrivacyError, match="DeviceShard"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import SimulationNoise
+from hdpmf.privacy import SeededNoise
 from hdpmf.privacy.noise import H_FLOOR
 from hdpmf.shard.h_law import FALSE_ALARM, HLaw, largest_plausible
 
@@ -14,7 +14,7 @@ ROWS, FACTORS, ROUNDS = 50, 10, 30
 
 
 def draw(seed, rows=ROWS):
-    return np.maximum(SimulationNoise(seed).exponentials((rows, FACTORS)), np.float32(H_FLOOR))
+    return np.maximum(SeededNoise(seed).exponentials((rows, FACTORS)), np.float32(H_FLOOR))
 
 
 def test_honest_draws_pass():

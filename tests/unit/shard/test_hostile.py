@@ -7,7 +7,7 @@ import pytest
 
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.released import SimulatedNoise
+from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Survey, decode, encode
 from hdpmf.ratings import Ratings
 from hdpmf.shard.contribution import OneRoundShard
@@ -17,7 +17,7 @@ DESIGNS = ("A", "S", "L")
 
 def shard_of(ratings, weights=None, epsilon=1.0):
     weights = PrivacyWeights.uniform(ratings, 1.0) if weights is None else weights
-    noise = SimulatedNoise(0)
+    noise = SeededNoise(0)
     return OneRoundShard(ratings, weights, noise, epsilon=epsilon, catalogue="c", simulation=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.privacy.coding import make_coding, rare_label_probability, sum_channels, weight_units
-from hdpmf.privacy.released import ReleasedNoise, SimulatedNoise, bit_thresholds
+from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
 from hdpmf.protocol import Grouping, Popularity, Survey, decode, encode
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.recommender.labels import facts_from_labels
@@ -83,7 +83,7 @@ def test_a_shard_made_anew_goes_on_with_the_labels_that_were_drawn():
         def bits(self, p_plus, epsilon=None):
             raise AssertionError("a label is drawn again")
 
-    first = make_shard(noise=SimulatedNoise(1))
+    first = make_shard(noise=SeededNoise(1))
     first.accept(survey_for())
     first.count()
     first.group(GROUPING)
@@ -219,7 +219,7 @@ def test_presence_costs_what_the_channels_say():
 
 
 def test_each_step_comes_once_and_in_its_turn():
-    shard = make_shard(noise=SimulatedNoise(0))
+    shard = make_shard(noise=SeededNoise(0))
     with pytest.raises(ProtocolError, match="no survey with taste labels"):
         shard.count()
     shard.accept(survey_for())
@@ -246,7 +246,7 @@ def test_each_step_comes_once_and_in_its_turn():
 
 
 def test_labels_are_not_for_those_who_did_not_agree():
-    shard = make_shard(noise=SimulatedNoise(0))
+    shard = make_shard(noise=SeededNoise(0))
     shard.accept(survey_for(labels=False))
     with pytest.raises(ProtocolError, match="no survey with taste labels"):
         shard.count()

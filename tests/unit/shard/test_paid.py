@@ -10,7 +10,7 @@ from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.threads import Workers
 from hdpmf.models import HDPMF, METHODS, make_model
-from hdpmf.privacy import PrivacySpec, SimulationNoise
+from hdpmf.privacy import PrivacySpec, SeededNoise
 from hdpmf.privacy.mechanisms import Paid
 from hdpmf.privacy.noise import k_norm_scale, k_norm_shape
 from hdpmf.protocol import Plan, Round
@@ -26,7 +26,7 @@ WORKERS = Workers(1)
 ROUNDS = 3
 
 
-class Silent(SimulationNoise):
+class Silent(SeededNoise):
     def normals(self, shape):
         return np.zeros(shape, np.float32)
 
@@ -42,8 +42,8 @@ def plan_for(**changes):
 
 def opened(ratings=WORLD, noise=None):
     plan = plan_for()
-    shard = Shard(ratings, WEIGHTS, Paid(), noise or SimulationNoise(5, 2), 7, WORKERS)
-    recommender = Recommender(plan, Paid(), SimulationNoise(3, 1), h_per_item=True)
+    shard = Shard(ratings, WEIGHTS, Paid(), noise or SeededNoise(5, 2), 7, WORKERS)
+    recommender = Recommender(plan, Paid(), SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     return shard, recommender
 
@@ -97,10 +97,10 @@ def test_shares_add_up_to_k_norm_noise(n_shards):
     drawn = []
     for seed in range(60):
         sums = []
-        for noise in (lambda part, seed=seed: SimulationNoise(100 * seed + part, 2), lambda part: Silent(1, 2)):
+        for noise in (lambda part, seed=seed: SeededNoise(100 * seed + part, 2), lambda part: Silent(1, 2)):
             plan = plan_for()
             shards = [Shard(one, WEIGHTS, Paid(), noise(k), 7, WORKERS) for k, one in enumerate(parts)]
-            recommender = Recommender(plan, Paid(), SimulationNoise(3, 1), h_per_item=True)
+            recommender = Recommender(plan, Paid(), SeededNoise(3, 1), h_per_item=True)
             opening = recommender.open([shard.accept(plan) for shard in shards])
             recommender.start([shard.open(opening) for shard in shards])
             message = recommender.next_round()

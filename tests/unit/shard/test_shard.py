@@ -8,7 +8,7 @@ import pytest
 import hdpmf.shard
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SimulationNoise, Stretch, Uniform, Weight
+from hdpmf.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SeededNoise, Stretch, Uniform, Weight
 from hdpmf.protocol import BudgetReport, Call, Gradients, ItemCounts, Message, Opening, Plan, Round, decode, encode
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender import Recommender
@@ -30,7 +30,7 @@ def plan_for(mechanism="stretch", **changes):
 
 
 def make_shard(ratings=WORLD, mechanism=None, seed=7):
-    return Shard(ratings, WEIGHTS, mechanism or Stretch(), SimulationNoise(seed, 2), 7, WORKERS)
+    return Shard(ratings, WEIGHTS, mechanism or Stretch(), SeededNoise(seed, 2), 7, WORKERS)
 
 
 def parts(n):
@@ -41,7 +41,7 @@ def parts(n):
 def train(shards, mechanism, plan, wire=False):
     """The whole conversation; with ``wire`` every message goes through bytes."""
     send = (lambda message: decode(encode(message))) if wire else (lambda message: message)
-    recommender = Recommender(plan, mechanism, SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     reports = [shard.accept(send(plan)) for shard in shards]
     opening = send(recommender.open([None if report is None else send(report) for report in reports]))
     recommender.start([send(shard.open(opening)) for shard in shards])
@@ -56,7 +56,7 @@ def train(shards, mechanism, plan, wire=False):
     return recommender
 
 
-class Silent(SimulationNoise):
+class Silent(SeededNoise):
     """Noise off: what is left must not depend on how users are dealt out."""
 
     def normals(self, shape):
@@ -84,7 +84,7 @@ def test_noise_of_many_shards_is_noise_of_one():
         quiet = [Shard(part, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS) for part in parts(3)]
         message = None
         for group in (shards, quiet):
-            recommender = Recommender(plan, Stretch(), SimulationNoise(3, 1), h_per_item=False)
+            recommender = Recommender(plan, Stretch(), SeededNoise(3, 1), h_per_item=False)
             opening = recommender.open([shard.accept(plan) for shard in group])
             recommender.start([shard.open(opening) for shard in group])
             message = recommender.next_round()
@@ -102,7 +102,7 @@ def test_noise_once_is_the_same_in_every_round_and_fresh_noise_is_not():
     for fresh in (True, False):
         plan = plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12)
         shard, recommender = make_shard(), Recommender(
-            plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12), Stretch(), SimulationNoise(3, 1), True
+            plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12), Stretch(), SeededNoise(3, 1), True
         )  # fmt: skip
         recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
         sums = []
@@ -118,7 +118,7 @@ def opened(mechanism=None, name="stretch"):
     mechanism = mechanism or Stretch()
     plan = plan_for(name)
     shard = make_shard(mechanism=mechanism)
-    recommender = Recommender(plan, mechanism, SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     return shard, recommender
 
@@ -209,7 +209,7 @@ def test_a_noise_budget_that_nobody_s_budgets_give_is_refused(mechanism, name, w
     report = shard.accept(plan_for(name))
     with pytest.raises(ProtocolError, match="noise budget"):
         shard.open(Opening(noise_budget=wrong))
-    shard.open(Recommender(plan_for(name), mechanism, SimulationNoise(3, 1), True).open([report]))
+    shard.open(Recommender(plan_for(name), mechanism, SeededNoise(3, 1), True).open([report]))
 
 
 def test_a_repeated_round_is_refused():
@@ -247,7 +247,7 @@ def test_a_shard_of_few_items_sends_what_it_would_send_of_all():
     """One user's rows alone are computed with; what leaves is a whole table, with zeros elsewhere."""
     few = WORLD.take(np.flatnonzero((WORLD.user_codes == 3) & (WORLD.item_codes < 9)))
     shard = Shard(few, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS)
-    recommender = Recommender(plan_for(), Stretch(), SimulationNoise(3, 1), h_per_item=True)
+    recommender = Recommender(plan_for(), Stretch(), SeededNoise(3, 1), h_per_item=True)
     counts = shard.open(recommender.open([shard.accept(plan_for())]))
     assert shard._own is not None
     assert np.array_equal(counts.counts, few.item_counts())

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from hdpmf.privacy import decide
-from hdpmf.privacy.exact import Words, below
+from hdpmf.privacy.sampling import decide
+from hdpmf.privacy.sampling.exact import Words, below
 
 MAX_SIGMA = 1 << 50
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from hdpmf.privacy.exact import Words
+from hdpmf.privacy.sampling.exact import Words
 
 BAND = 2.0**-38
 """More than the error of a probability computed in doubles, by far."""

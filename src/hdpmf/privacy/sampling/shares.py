@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from hdpmf.privacy.exact import Words, below, geometric
-from hdpmf.privacy.negative_binomial import share_table
-from hdpmf.privacy.share_tail import SMALLEST_START, tails
+from hdpmf.privacy.sampling.exact import Words, below, geometric
+from hdpmf.privacy.sampling.negative_binomial import share_table
+from hdpmf.privacy.sampling.share_tail import SMALLEST_START, tails
 
 _CHUNK = 1 << 16
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from hdpmf.privacy import decide
-from hdpmf.privacy.exact import Words, below, geometric
+from hdpmf.privacy.sampling import decide
+from hdpmf.privacy.sampling.exact import Words, below, geometric
 
 SMALLEST_START = 16
 """From here on Stirling's series gives Gamma to the precision of a double."""
