@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.audit.game import BROKEN, HIDDEN_H, NO_CLAIM, STANDS, VIEWS, AuditResult
 from hdpmf.models import METHODS
+from hdpmf.plots import BAD, FAINT, GOOD, INK, NEUTRAL, bare, new_figure, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {BROKEN: "#c8452f", STANDS: "#2a9d7c", NO_CLAIM: "#8792a0"}
+_COLOURS = {BROKEN: BAD, STANDS: GOOD, NO_CLAIM: NEUTRAL}
 _TITLES = {
     "messages": ("messages", "the recommender sees what every user sends"),
     "sums": ("sums", "secure aggregation: only sums over users are seen"),
     HIDDEN_H: ("sums, h hidden", "sums, by somebody who does not know h"),
     "final": ("final", "only what is published at the end is seen"),
 }
-_INK, _FAINT = "#25303b", "#6b7785"
 
 
 def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
     """A panel per view, a row per method: its claim as a diamond, the audited lower bound as a bar."""
     import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(row_of(one) for one in results))[::-1]
     views = [view for view in VIEWS if any(one.view == view for one in results)]
     top = max(one.ceiling for one in results)
     with mpl.rc_context():
         mpl.rcdefaults()
-        figure = Figure(figsize=(3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35), dpi=150, facecolor="white")
-        FigureCanvasAgg(figure)
+        figure = new_figure(3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35, dpi=150, facecolor="white")
         height = figure.get_figheight()
         panels = figure.subplots(1, len(views), sharey=True, squeeze=False)[0]
         left = 2.3 / figure.get_figwidth()
@@ -42,19 +38,17 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
         for axes, view in zip(panels, views, strict=True):
             _panel(axes, {row_of(one): one for one in results if one.view == view}, names, top)
             title, meaning = _TITLES[view]
-            axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=_INK, pad=20)
+            axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=20)
             axes.annotate(
-                meaning, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_FAINT
+                meaning, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=FAINT
             )
-        panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=_INK)
+        panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=INK)
         panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
-        figure.text(0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=_INK, va="top")
-        figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=9.2, color=_FAINT, va="top")
+        figure.text(0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=INK, va="top")
+        figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=9.2, color=FAINT, va="top")
         _legend(figure, top)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png", metadata={"Software": None})
-    return picture.getvalue()
+        return saved(figure)
 
 
 def row_of(result: AuditResult) -> str:
@@ -67,12 +61,12 @@ def row_of(result: AuditResult) -> str:
 
 def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: float) -> None:
     hidden_h = any(one.view == HIDDEN_H for one in results.values())
-    axes.axvline(top, color=_FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
+    axes.axvline(top, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     for position, name in enumerate(names):
         if name not in results:
             why = "no h: as in sums" if hidden_h else "not audited"
             axes.annotate(why, (0, position), (4, 0), textcoords="offset points", va="center",
-                          fontsize=8.5, color=_FAINT)  # fmt: skip
+                          fontsize=8.5, color=FAINT)  # fmt: skip
             continue
         one = results[name]
         colour = _COLOURS[one.verdict]
@@ -89,7 +83,7 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
             ha="right" if inside else "left",
             va="center",
             fontsize=9,
-            color="white" if inside else _INK,
+            color="white" if inside else INK,
             zorder=4,
         )
         if one.epsilon_claimed is not None:
@@ -99,8 +93,8 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
                 position,
                 marker="D",
                 markersize=7.5,
-                markerfacecolor=_INK if covered and one.claim_status == "proved" else "white",
-                markeredgecolor=_INK,
+                markerfacecolor=INK if covered and one.claim_status == "proved" else "white",
+                markeredgecolor=INK,
                 markeredgewidth=1.3,
                 alpha=1.0 if covered else 0.45,
                 clip_on=False,
@@ -109,29 +103,26 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
     claims = [one.epsilon_claimed or 0.0 for one in results.values()]
     axes.set_xlim(0, max(top, *claims) * 1.04)
     axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.set_xlabel("epsilon of one rating", fontsize=9, color=_FAINT)
-    axes.tick_params(axis="both", length=0, labelcolor=_INK, labelsize=9)
-    axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.set_xlabel("epsilon of one rating", fontsize=9, color=FAINT)
+    axes.tick_params(labelsize=9)
+    bare(axes)
 
 
 def _legend(figure: Any, top: float) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    diamond: dict[str, Any] = {"marker": "D", "linestyle": "", "markersize": 6.5, "markeredgecolor": _INK}
+    diamond: dict[str, Any] = {"marker": "D", "linestyle": "", "markersize": 6.5, "markeredgecolor": INK}
     handles = [
         Patch(color=_COLOURS[BROKEN], label="proved by attack: above the claim"),
         Patch(color=_COLOURS[STANDS], label="proved by attack: within the claim"),
         Patch(color=_COLOURS[NO_CLAIM], label="no claim"),
-        Line2D([], [], **diamond, markerfacecolor=_INK, label="claim, proved for this view"),
+        Line2D([], [], **diamond, markerfacecolor=INK, label="claim, proved for this view"),
         Line2D([], [], **diamond, markerfacecolor="white", label="claim, nominal"),
         Line2D([], [], **diamond, markerfacecolor="white", alpha=0.45, label="claim made for another view only"),
-        Line2D([], [], color=_FAINT, linestyle=(0, (2, 2)), label=f"most that so many runs can prove ({top:.1f})"),
+        Line2D([], [], color=FAINT, linestyle=(0, (2, 2)), label=f"most that so many runs can prove ({top:.1f})"),
     ]
     figure.legend(
-        handles=handles, loc="lower center", ncols=4, frameon=False, fontsize=8.3, labelcolor=_INK, columnspacing=1.6,
+        handles=handles, loc="lower center", ncols=4, frameon=False, fontsize=8.3, labelcolor=INK, columnspacing=1.6,
         handletextpad=0.6, borderaxespad=0.2,
     )  # fmt: skip

@@ -139,7 +139,7 @@ def _report(result: SimulationResult, statement: tuple[str, ...], training: Rati
     if json:
         print_json({**result.as_dict(), "data": training.name, "hdpmf_version": hdpmf_version()})
         return
-    from hdpmf.service.live import size
+    from hdpmf.progress import size
 
     print_table(
         ("method", "MSE", "MAE"),

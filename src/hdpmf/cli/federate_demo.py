@@ -99,7 +99,7 @@ def _report(result: DemoResult, ratings: Ratings, keep: Path | None, json: bool)
         kept = None if keep is None else str(keep)
         print_json({**result.as_dict(), "data": ratings.name, "folder": kept, "hdpmf_version": hdpmf_version()})
         return
-    from hdpmf.service.live import size
+    from hdpmf.progress import size
 
     print_table(
         ("method", "MSE", "MAE"),

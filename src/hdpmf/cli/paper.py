@@ -113,8 +113,8 @@ def plan(
 ) -> None:
     """Say how many runs there would be and about how long they take here, without running anything."""
     from hdpmf.experiments import dataset_title, expected_runs, expected_seconds
-    from hdpmf.experiments.progress import clock
     from hdpmf.experiments.schedule import estimated_seconds
+    from hdpmf.progress import clock
 
     experiments = _chosen(experiment, data, quick)
     runs = expected_runs(experiments)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_COLOURS = {"none": "#9aa5b1", "nominal": "#e0962e", "proved": "#2a9d7c"}
+from hdpmf.plots import DOUBTFUL, FAINT, GOOD, INK, NEUTRAL, bare, new_figure, saved
+
+_COLOURS = {"none": NEUTRAL, "nominal": DOUBTFUL, "proved": GOOD}
 _MEANING = {
     "none": "no privacy",
     "nominal": "epsilon {}, nominal: the paper's number, not a guarantee",
     "proved": "epsilon {}, proved",
 }
-_INK, _FAINT = "#25303b", "#6b7785"
 
 
 def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
@@ -22,15 +22,11 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
         results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and ``epsilon_status``.
         subtitle: What was measured on.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     rows = sorted(results, key=lambda row: float(row["mse"]), reverse=True)
     errors = [float(row["mse"]) for row in rows]
-    # Rendered without pyplot: no window system is looked for and no global state is left behind.
-    figure = Figure(figsize=(9.0, 0.52 * len(rows) + 1.9), dpi=150, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, 0.52 * len(rows) + 1.9, dpi=150, facecolor="white")
     axes = figure.add_axes((0.14, 0.135, 0.83, 0.69))
     positions = range(len(rows))
     axes.barh(
@@ -39,7 +35,7 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
         height=0.66,
         color=[_COLOURS[row["epsilon_status"]] for row in rows],
         xerr=[float(row["mse_sd"]) for row in rows],
-        error_kw={"ecolor": _INK, "elinewidth": 1.0, "capsize": 2.5},
+        error_kw={"ecolor": INK, "elinewidth": 1.0, "capsize": 2.5},
     )
     widest = max(errors)
     for position, row, error in zip(positions, rows, errors, strict=True):
@@ -48,11 +44,11 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
             (error + float(row["mse_sd"]) + 0.012 * widest, position),
             va="center",
             fontsize=10,
-            color=_INK,
+            color=INK,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2},
         )
     baseline = next(float(row["mse"]) for row in rows if row["method"] == "user-mean")
-    axes.axvline(baseline, color=_INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=0.5)
+    axes.axvline(baseline, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=0.5)
     axes.annotate(
         "user mean: nothing leaves the device",
         (baseline, len(rows) - 0.42),
@@ -60,20 +56,16 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
         textcoords="offset points",
         va="bottom",
         fontsize=8.5,
-        color=_FAINT,
+        color=FAINT,
         annotation_clip=False,
     )
-    axes.set_yticks(list(positions), [str(row["label"]) for row in rows], fontsize=11, color=_INK)
+    axes.set_yticks(list(positions), [str(row["label"]) for row in rows], fontsize=11, color=INK)
     axes.set_xlim(0, widest * 1.1)
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel("mean squared error on held-out ratings (lower is better)", fontsize=10, color=_FAINT)
-    axes.tick_params(axis="both", length=0, labelcolor=_INK)
-    axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
-    figure.text(0.02, 0.965, "Accuracy by method", fontsize=14.5, fontweight="bold", color=_INK, va="top")
-    figure.text(0.02, 0.905, subtitle, fontsize=9.5, color=_FAINT, va="top")
+    axes.set_xlabel("mean squared error on held-out ratings (lower is better)", fontsize=10, color=FAINT)
+    bare(axes)
+    figure.text(0.02, 0.965, "Accuracy by method", fontsize=14.5, fontweight="bold", color=INK, va="top")
+    figure.text(0.02, 0.905, subtitle, fontsize=9.5, color=FAINT, va="top")
     present = {row["epsilon_status"] for row in rows}
     axes.legend(
         handles=[
@@ -86,11 +78,9 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
         borderpad=0.8,
         labelspacing=0.8,
         fontsize=9.5,
-        labelcolor=_INK,
+        labelcolor=INK,
     )
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()
+    return saved(figure)
 
 
 def _meaning(status: str, rows: Sequence[Mapping[str, Any]]) -> str:

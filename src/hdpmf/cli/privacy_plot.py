@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hdpmf.cli.privacy_words import SEERS, has_h
+from hdpmf.plots import BAD, DOUBTFUL, FAINT, GOOD, INK, bare, new_figure, saved
 
 if TYPE_CHECKING:
     from hdpmf.cli.privacy import Line
 
-_COLOURS = {"no guarantee": "#c2413b", "nominal": "#e0962e", "proved": "#2a9d7c"}
+_COLOURS = {"no guarantee": BAD, "nominal": DOUBTFUL, "proved": GOOD}
 _MEANING = {
     "no guarantee": "no guarantee",
     "nominal": "nominal: one channel counted, no guarantee",
     "proved": "proved: never more than this",
 }
-_INK, _FAINT = "#25303b", "#6b7785"
 
 
 def guess_png(lines: Sequence[Line], title: str) -> bytes:
     """A bar from 50 % (a coin) to how often the observer is right, per observer and user."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     from hdpmf.cli.privacy import percent
@@ -38,8 +35,7 @@ def guess_png(lines: Sequence[Line], title: str) -> bytes:
             rows.append((position, line))
             position += 0.8
         position += 0.45
-    figure = Figure(figsize=(9.0, 0.36 * position + 1.7), dpi=150, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, 0.36 * position + 1.7, dpi=150, facecolor="white")
     height = figure.get_size_inches()[1]
     axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
     for place, line in rows:
@@ -47,24 +43,21 @@ def guess_png(lines: Sequence[Line], title: str) -> bytes:
         colour = _COLOURS[cost.status]
         axes.barh(place, cost.guess - 0.5, left=0.5, height=0.6, color=colour)
         said = "no bound" if cost.status == "no guarantee" else percent(cost.guess)
-        axes.annotate(said, (max(cost.guess, 0.5) + 0.006, place), va="center", fontsize=9, color=_INK,
+        axes.annotate(said, (max(cost.guess, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
                       annotation_clip=False)  # fmt: skip
     for place, view in heads:
         shown = view if has_h(lines[0].cost.method) else view.replace("-h-known", "").replace("-h-hidden", "")
-        axes.annotate(SEERS[shown], (0.5, place), va="center", fontsize=9.5, color=_INK, fontweight="bold")
-    axes.set_yticks([place for place, _ in rows], [line.person.name for _, line in rows], fontsize=9.5, color=_INK)
+        axes.annotate(SEERS[shown], (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
+    axes.set_yticks([place for place, _ in rows], [line.person.name for _, line in rows], fontsize=9.5, color=INK)
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)
     axes.set_xticks([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"])
-    axes.tick_params(axis="both", length=0, labelcolor=_INK, labelsize=9)
-    axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.tick_params(labelsize=9)
+    bare(axes)
     top = 1 - 0.16 / height
     figure.text(0.02, top, "One star or five? How often an observer is right", fontsize=14, fontweight="bold",
-                color=_INK, va="top")  # fmt: skip
-    figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=_FAINT, va="top")
+                color=INK, va="top")  # fmt: skip
+    figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
     present = {line.cost.status for line in lines}
     figure.legend(
         handles=[Patch(color=_COLOURS[one], label=_MEANING[one]) for one in _COLOURS if one in present],
@@ -73,9 +66,7 @@ def guess_png(lines: Sequence[Line], title: str) -> bytes:
         ncols=3,
         frameon=False,
         fontsize=9,
-        labelcolor=_INK,
+        labelcolor=INK,
         handlelength=1.2,
     )
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()
+    return saved(figure)

@@ -83,8 +83,8 @@ def run_and_summarise(
         public_command: The same without places on this machine, for the store.
     """
     from hdpmf.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
-    from hdpmf.experiments.progress import clock
     from hdpmf.gpu.device import use_gpu
+    from hdpmf.progress import clock
 
     with Store(out, create=True) as store:
         # The estimate knows processors only.

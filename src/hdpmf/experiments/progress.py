@@ -1,9 +1,8 @@
-"""How far things are: a live display on a terminal, a line every ten seconds elsewhere. Always on stderr."""
+"""How far the runs are: a live view on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,15 +17,14 @@ from hdpmf.experiments.schedule import estimated_seconds
 from hdpmf.experiments.store import Result
 from hdpmf.experiments.summary import dataset_title
 from hdpmf.models import METHODS
+from hdpmf.progress import View, clock, view
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-_LINE_EVERY = 10.0
-
 
 class Tally:
-    """What both displays count: work done and left by estimated cost, and the best error of each method so far."""
+    """What is counted: work done and left by estimated cost, and the best error of each method so far."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -35,7 +33,7 @@ class Tally:
         self._begin = time.monotonic()
         self._errors: dict[tuple[str, str], dict[bytes, list[float]]] = defaultdict(lambda: defaultdict(list))
 
-    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
+    def stage(self, name: str, runs: Sequence[Run]) -> None:
         """A stage begins."""
         self.name, self.total, self.done, self.unusable = name, len(runs), 0, 0
         self._cost, self._cost_done = sum(map(estimated_seconds, runs)), 0.0
@@ -77,6 +75,15 @@ class Tally:
         """Of the work, by cost."""
         return self._cost_done / self._cost if self._cost else 1.0
 
+    @property
+    def line(self) -> str:
+        """All of it on one line."""
+        best = ", ".join(f"{METHODS[method].label} {mse:.4f} ({data})" for (data, method), mse in self.best().items())
+        return (
+            f"{self.name}: {self.done}/{self.total} runs, {self.per_second:.1f} per second, "
+            f"{clock(self.seconds_left)} left; best MSE: {best}"
+        )
+
     def best(self) -> dict[tuple[str, str], float]:
         """Lowest mean MSE so far, by data set and method."""
         return {
@@ -85,108 +92,56 @@ class Tally:
         }
 
 
-class PlainLines:
-    """A line at every stage, then one every ten seconds."""
+class WatchedRuns:
+    """Progress that is shown."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._tally = Tally()
-        self._last = 0.0
-
-    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
-        """A stage begins."""
-        self._tally.stage(name, runs, already_done)
-        self._last = time.monotonic()
-        self._say(f"{name}: {len(runs)} runs to do, {already_done} done before")
-
-    def finished(self, result: Result) -> None:
-        """A run ended."""
-        tally = self._tally
-        tally.finished(result)
-        if tally.done < tally.total and time.monotonic() - self._last < _LINE_EVERY:
-            return
-        self._last = time.monotonic()
-        best = ", ".join(f"{METHODS[method].label} {mse:.4f} ({data})" for (data, method), mse in tally.best().items())
-        self._say(
-            f"{tally.name}: {tally.done}/{tally.total} runs, {tally.per_second:.1f} per second, "
-            f"{clock(tally.seconds_left)} left; best MSE: {best}"
-        )
-
-    def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
-
-
-class LiveDisplay:
-    """A bar with the time left, runs per second, and a table of the best errors so far."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._tally = Tally()
-        self.live = Live(
-            console=Console(file=stream, markup=False, emoji=False, highlight=False),
-            get_renderable=self._render,
-            refresh_per_second=4,
-            transient=True,
-        )
+    def __init__(self, tally: Tally, shown: View) -> None:
+        self._tally = tally
+        self._view = shown
 
     def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
         """A stage begins."""
-        self._tally.stage(name, runs, already_done)
-        self.live.console.print(f"{name}: {len(runs)} runs to do, {already_done} done before")
+        self._tally.stage(name, runs)
+        self._view.say(f"{name}: {len(runs)} runs to do, {already_done} done before")
 
     def finished(self, result: Result) -> None:
         """A run ended."""
         self._tally.finished(result)
-
-    def _render(self) -> Group:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        tally = self._tally
-        head = Table.grid(padding=(0, 1))
-        unusable = f", {tally.unusable} diverged or failed" if tally.unusable else ""
-        head.add_row(
-            Text(tally.name, style="bold"),
-            ProgressBar(total=1.0, completed=tally.share, width=30),
-            Text(f"{tally.done}/{tally.total} runs{unusable}"),
-            Text(f"{tally.per_second:.1f}/s", style="cyan"),
-            Text(f"{clock(tally.seconds_left)} left", style="green"),
-        )
-        best = tally.best()
-        datasets = sorted({data for data, _ in best})
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("best MSE so far")
-        for data in datasets:
-            table.add_column(data, justify="right")
-        for method in METHODS:
-            if any((data, method) in best for data in datasets):
-                table.add_row(
-                    METHODS[method].label,
-                    *(f"{best[data, method]:.4f}" if (data, method) in best else "" for data in datasets),
-                )
-        return Group(head, table)
+        self._view.tick(last=self._tally.done >= self._tally.total)
 
 
 @contextmanager
 def watch(stream: TextIO | None = None) -> Iterator[Progress]:
-    """The display that suits the stream."""
-    stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
-        yield PlainLines(stream)
-        return
-    display = LiveDisplay(stream)
-    with display.live:
-        yield display
+    """Progress on the view that suits the stream; stderr where none is given."""
+    tally = Tally()
+    with view(stream, lambda: _picture(tally), lambda: tally.line) as shown:
+        yield WatchedRuns(tally, shown)
 
 
-def clock(seconds: float | None) -> str:
-    """A time for people."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def _picture(tally: Tally) -> Group:
+    """A bar with the time left, runs per second, and a table of the best errors so far."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table.grid(padding=(0, 1))
+    unusable = f", {tally.unusable} diverged or failed" if tally.unusable else ""
+    head.add_row(
+        Text(tally.name, style="bold"),
+        ProgressBar(total=1.0, completed=tally.share, width=30),
+        Text(f"{tally.done}/{tally.total} runs{unusable}"),
+        Text(f"{tally.per_second:.1f}/s", style="cyan"),
+        Text(f"{clock(tally.seconds_left)} left", style="green"),
+    )
+    best = tally.best()
+    datasets = sorted({data for data, _ in best})
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("best MSE so far")
+    for data in datasets:
+        table.add_column(data, justify="right")
+    for method in METHODS:
+        if any((data, method) in best for data in datasets):
+            errors = (f"{best[data, method]:.4f}" if (data, method) in best else "" for data in datasets)
+            table.add_row(METHODS[method].label, *errors)
+    return Group(head, table)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.experiments import Cell, Experiment
+from hdpmf.plots import new_figure, saved
 from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.chart_sections import axis_name, is_chart
 from hdpmf.report.content import Content
@@ -25,8 +25,6 @@ _COLOURS = {
 }  # fmt: skip
 _FURTHER = ("#6a4fb3", "#7d8c00", "#c23b6b", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
-# No date, no version of matplotlib: the same results give the same bytes.
-_METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": "hdpmf", "Producer": None}}
 _STYLE: Any = {
     "font.family": "serif",
     "font.size": 9,
@@ -63,12 +61,7 @@ def figure_files(content: Content) -> dict[str, bytes]:
 
 
 def _saved(stem: str, figure: Figure) -> dict[str, bytes]:
-    files = {}
-    for kind, metadata in _METADATA.items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
-        files[f"{stem}.{kind}"] = buffer.getvalue()
-    return files
+    return {f"{stem}.{kind}": saved(figure, kind, dpi=160) for kind in ("png", "pdf")}
 
 
 def _figures(content: Content, experiment: Experiment, cells: list[Cell]) -> Iterator[tuple[str, Figure]]:
@@ -82,11 +75,7 @@ def _figures(content: Content, experiment: Experiment, cells: list[Cell]) -> Ite
 
 
 def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * panels, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width * panels, height)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     return figure, list(axes)
 

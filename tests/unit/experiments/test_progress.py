@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from hdpmf.experiments import Experiment, Result, expected_runs, watch
-from hdpmf.experiments.progress import LiveDisplay, Tally, clock
+from hdpmf.experiments.progress import Tally
+from hdpmf.progress import LiveView, clock
 
 
 def _results(experiment: Experiment) -> list[Result]:
@@ -39,11 +40,12 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
     stream = Terminal()
     results = _results(small)
     with watch(stream) as progress:
-        assert isinstance(progress, LiveDisplay)
+        view = progress._view
+        assert isinstance(view, LiveView)
         progress.stage("evaluation", [result.run for result in results], 0)
         for result in results:
             progress.finished(result)
-        progress.live.refresh()
+        view.live.refresh()
     shown = stream.getvalue()
     for words in ("16/16 runs", "left", "/s", "best MSE so far", "HDPMF", "Synthetic"):
         assert words in shown
@@ -52,7 +54,7 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
 def test_the_best_is_the_best_mean(small: Experiment) -> None:
     tally = Tally()
     runs = [run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"]
-    tally.stage("cross-validation", runs, 0)
+    tally.stage("cross-validation", runs)
     for run, mse in zip(runs, (1.0, 3.0, 1.5, 1.7), strict=True):
         tally.finished(Result(run, "done", {"mse": mse, "mae": 1.0}, None))
     assert tally.best() == {("Synthetic", "pdpmf"): pytest.approx(1.6)}

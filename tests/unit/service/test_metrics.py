@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.service.live import LiveView, clock, size, watch
+from hdpmf.progress import clock, size
+from hdpmf.service.live import picture, watch
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.prometheus import endpoint
 from hdpmf.service.service import conduct
@@ -55,8 +56,7 @@ def test_without_the_package_the_endpoint_says_what_to_install(monkeypatch: pyte
 
 def test_the_live_view_shows_the_round_and_the_refusals() -> None:
     stream = io.StringIO()
-    view = LiveView(counted(), stream)
-    Console(file=stream, width=140).print(view.render())
+    Console(file=stream, width=140).print(picture(counted()))
     for word in ("hdpmf", "round 2 of 4", "2.5 MB", "policy 2, shape 1"):
         assert word in stream.getvalue()
 
