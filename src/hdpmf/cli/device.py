@@ -40,12 +40,22 @@ def init(
         Path | None,
         typer.Option("--card", metavar="FILE", help="Where the card goes.", show_default="STORE.card.json"),
     ] = None,
+    scale: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--scale",
+            metavar="LOW HIGH",
+            help="What you rate on; a recommender that asks for another one is refused.",
+            show_default="of the first file",
+        ),
+    ] = None,
     passphrase_file: PassphraseFile = None,
     json: options.Json = False,
 ) -> None:
     """Make a store with a new identity, and a card (public keys only) to hand to the recommender."""
     from hdpmf.device.card import card_of, new_device
     from hdpmf.device.policy import Policy
+    from hdpmf.ratings import RatingScale
 
     target = path.with_name(path.name + ".card.json") if card is None else card
     if target.exists():
@@ -56,7 +66,8 @@ def init(
         raise ConfigError("--passphrase-file belongs to --encrypt; give both or neither")
     agreed = Policy() if policy is None else Policy.from_toml(_read(policy))
     passphrase = new_passphrase(passphrase_file) if encrypt else None
-    with new_device(path, name=name, users=users, policy=agreed, passphrase=passphrase) as store:
+    own = None if scale is None else RatingScale.of(scale)
+    with new_device(path, name=name, users=users, policy=agreed, passphrase=passphrase, scale=own) as store:
         shown = card_of(store)
         write_card(shown, target)
         facts = {

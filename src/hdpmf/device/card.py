@@ -8,6 +8,7 @@ from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.protocol.federation import DeviceCard
+from hdpmf.ratings import RatingScale
 from hdpmf.transport.keys import NodeKey
 
 
@@ -18,6 +19,7 @@ def new_device(
     users: int = 1,
     policy: Policy | None = None,
     passphrase: str | None = None,
+    scale: RatingScale | None = None,
 ) -> DeviceStore:
     """A store with a new identity and a new key for the transport.
 
@@ -27,9 +29,10 @@ def new_device(
         users: Users that it speaks for.
         policy: What it agrees to.
         passphrase: Seals the file.
+        scale: What its owner rates on; None takes it from the first file of ratings.
     """
     key = NodeKey.generate()
-    store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy())
+    store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale)
     with store.transaction():
         store.put("node-key", key.to_bytes())
         store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())

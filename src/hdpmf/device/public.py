@@ -43,6 +43,19 @@ class PinnedCatalogue:
         on_a_step = scale.step is None or np.abs(steps - np.round(steps)) < 1e-3  # ratings are float32 elsewhere
         return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
 
+    def bring_in(self, values: np.ndarray) -> np.ndarray:
+        """The same ratings, each on the scale: what is off it goes to the nearest place on it.
+
+        Nothing is left out by its value, so that whatever scale a recommender names, which ratings take part says
+        nothing about what they are.
+        """
+        scale = self.known.scale
+        inside = np.clip(values, scale.low, scale.high)
+        if scale.step is not None:
+            last = np.floor(scale.width / scale.step + 1e-9)
+            inside = scale.low + scale.step * np.minimum(np.rint((inside - scale.low) / scale.step), last)
+        return np.asarray(np.where(self.fit(values), values, inside))
+
 
 _KNOWN: WeakValueDictionary[bytes, PinnedCatalogue] = WeakValueDictionary()
 

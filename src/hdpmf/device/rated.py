@@ -203,10 +203,10 @@ class RatedItems:
         codes = np.fromiter((code_of[one.user] for one in rows), np.int32, len(rows))
         values = np.fromiter((one.value for one in rows), np.float64, len(rows))
         own = np.fromiter((math.nan if one.weight is None else one.weight for one in rows), np.float64, len(rows))
-        kept = np.flatnonzero((positions >= 0) & catalogue.fit(values))
+        kept = np.flatnonzero(positions >= 0)
         kept = kept[np.lexsort((positions[kept], codes[kept]))]
         codes, positions, own = codes[kept], positions[kept], own[kept]
-        ratings = _ratings(users, codes, positions, values[kept], catalogue)
+        ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
         mixed = np.where(np.isnan(own), beta[codes] * gamma[positions], own) if bool((own > 0).any()) else None
         return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept))
 

@@ -26,15 +26,17 @@ from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
 from hdpmf.device.runs import Runs
 from hdpmf.device.settings import Settings, read_header, write_header
 from hdpmf.device.vault import Vault
-from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
 _IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users", "catalogue", "roster"
+_SCALE = "scale"
 MODEL, OPEN_RUNS = "model", "open runs"
 """Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
+_Scale = tuple[float, float, float | None]
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
 
 
@@ -69,6 +71,7 @@ class DeviceStore:
         users: int = 1,
         passphrase: str | None = None,
         policy: Policy | None = None,
+        scale: RatingScale | None = None,
     ) -> DeviceStore:
         """Make a store with a new identity.
 
@@ -77,6 +80,7 @@ class DeviceStore:
             users: Users that this device speaks for: 1 for a person's, more for a silo.
             passphrase: Seal everything with it.
             policy: What the device agrees to.
+            scale: The scale of its owner's ratings; None takes that of the first table of ratings.
 
         Raises:
             ConfigError: There is a file already.
@@ -94,6 +98,8 @@ class DeviceStore:
                 settings.set(_USERS, msgspec.msgpack.encode(users))
                 settings.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
                 settings.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
+                if scale is not None:
+                    settings.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
             return cls(database, vault)
         except BaseException:
             with suppress(OSError):
@@ -166,8 +172,17 @@ class DeviceStore:
         """Agree to something else from now on."""
         self._settings.set(_POLICY, msgspec.msgpack.encode(policy))
 
+    @property
+    def scale(self) -> RatingScale | None:
+        """The scale that the owner rates on, where it is known. No recommender's word changes it."""
+        data = self._settings.get(_SCALE)
+        return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
+
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
-        """Add or change a rating. Once a catalogue is pinned, it has to be on its scale."""
+        """Add or change a rating. It has to be on the owner's scale and, once a catalogue is pinned, on that one's."""
+        scale = self.scale
+        if scale is not None and not scale.low <= value <= scale.high:
+            raise RatingsError(f"a rating is not on this device's scale {scale}; nothing was changed")
         self._rated.put([Record(user, item, float(value))], self.pinned_catalogue)
 
     def remove(self, item: str, *, user: str = ME) -> None:
@@ -175,8 +190,15 @@ class DeviceStore:
         self._rated.remove(user, item)
 
     def add(self, ratings: Ratings) -> None:
-        """Add many ratings, for a silo or a simulation. Ids become text."""
-        self._rated.put_table(ratings, self.pinned_catalogue)
+        """Add many ratings, for a silo or a simulation. Ids become text. The first table says what the scale is."""
+        with self.transaction():
+            own = self.scale
+            if own is not None and (own.low, own.high) != (ratings.scale.low, ratings.scale.high):
+                raise RatingsError(f"these ratings are on the scale {ratings.scale}; this device's is {own}")
+            self._rated.put_table(ratings, self.pinned_catalogue)
+            if own is None:
+                scale = ratings.scale
+                self._settings.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
 
     def set_weight(
         self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
@@ -201,7 +223,7 @@ class DeviceStore:
 
     @property
     def n_left_out(self) -> int:
-        """Ratings of items that the catalogue does not have, or off its scale."""
+        """Ratings of items that the catalogue does not have."""
         return self._over_catalogue().n_left_out
 
     @property
@@ -228,6 +250,11 @@ class DeviceStore:
                     "another item table is pinned here; to take a new one, this device's owner first forgets the old "
                     "one (hdpmf device forget --model)"
                 )
+            own, other = self.scale, found.known.scale
+            if own is not None and (
+                (own.low, own.high) != (other.low, other.high) or own.step not in (None, other.step)
+            ):
+                raise ProtocolError(f"refused: the item table is for ratings on the scale {other}; here it is {own}")
             if known is None:
                 # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
                 self._settings.set(_CATALOGUE, found.digest if self._database.in_memory else data)

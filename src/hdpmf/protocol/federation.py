@@ -27,6 +27,8 @@ from hdpmf.protocol.messages import _Message, _positive
 
 RUN_BYTES = 16
 MAX_ITEMS = 1 << 24
+MAX_LEVELS = 1 << 16
+MAX_RATING = 1_000_000
 
 Method = Literal["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"]
 
@@ -104,8 +106,11 @@ class CatalogueTable(_Message, frozen=True):
             self._require(len(getattr(self, name)) in (0, n), f"{name} must be one per item or none")
         ends = (self.scale_low, self.scale_high)
         self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
+        self._require(max(map(abs, ends)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}")
         step = self.scale_step
         self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
+        few = step is None or (ends[1] - ends[0]) / step <= MAX_LEVELS
+        self._require(few, f"a scale has at most {MAX_LEVELS:,} levels")
 
 
 class Terms(_Message, frozen=True):

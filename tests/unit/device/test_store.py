@@ -236,8 +236,10 @@ def test_ratings_off_the_scale_or_of_unknown_items(path: Path, table: CatalogueT
     with pytest.raises(ConfigError, match="pinned"):
         store.ratings()
     store.pin_catalogue(table)
-    assert store.ratings().item_ids.tolist() == ["quiet-romance"]
-    assert (store.n_left_out, store.n_ratings) == (2, 3)
+    # What is off the scale comes to its end: which ratings take part must not hang on their values.
+    assert store.ratings().item_ids.tolist() == ["film-of-shame", "quiet-romance"]
+    assert store.ratings().values.tolist() == [5.0, 3.0]
+    assert (store.n_left_out, store.n_ratings) == (1, 3)
     for value in (0.5, 5.5, 3.25):
         with pytest.raises(RatingsError, match="scale"):
             store.rate("zombie-opera", value)

@@ -1,0 +1,88 @@
+"""Attack 1: the recommender names the rating scale, and devices leave out what is off it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ProtocolError, RatingsError
+from hdpmf.protocol import Accepted, BitContribution, ItemCounts, Refusal
+from hdpmf.ratings import Ratings, RatingScale
+
+from .hostile import STARS, ask, device, opening, plan, survey, table, terms
+
+NARROW = {
+    "four and five": {"scale_low": 4.0, "scale_high": 5.0},
+    "one and five": {"scale_step": 4.0},
+    "far above": {"scale_low": 90.0, "scale_high": 100.0, "scale_step": None},
+    "half a star off": {"scale_low": 0.5, "scale_high": 5.5},
+}
+RATED = sorted(int(name.split()[1]) for name in STARS)
+BITS = Policy(methods=("hdp-bit", "hdpmf-paid"), allow_unprotected=True)
+
+
+@pytest.mark.parametrize("scale", NARROW)
+def test_bits_come_from_all_rated_items_whatever_their_values(scale: str) -> None:
+    """With a scale of 4 to 5 and an epsilon of a millionth, bits came for exactly the items rated 4 or 5."""
+    lying = table(**NARROW[scale])
+    agent = device(policy=BITS)
+    ask(agent, lying)
+    ask(agent, terms("hdp-bit", "messages", lying, epsilon=0.01))
+    answer = ask(agent, survey("L", lying, epsilon=0.01))
+    assert isinstance(answer, BitContribution)
+    assert sorted(answer.items.tolist()) == RATED
+
+
+@pytest.mark.parametrize("scale", NARROW)
+def test_counts_are_of_all_rated_items_whatever_their_values(scale: str) -> None:
+    lying = table(**NARROW[scale])
+    agent = device(policy=BITS)
+    ask(agent, lying)
+    ask(agent, terms("hdpmf-paid", "messages", lying))
+    ask(agent, plan(lying))
+    answer = ask(agent, opening())
+    assert isinstance(answer, ItemCounts)
+    assert np.flatnonzero(answer.counts).tolist() == RATED
+
+
+@pytest.mark.parametrize("scale", NARROW)
+def test_a_scale_that_is_not_the_owners_is_refused(scale: str) -> None:
+    """Whether it is refused hangs on the scale alone, not on what was rated on it."""
+    answers = []
+    for values in ([1.0, 2.0], [4.0, 5.0], [3.0]):
+        store = DeviceStore.create(":memory:", scale=RatingScale(1, 5, 1))
+        for place, value in enumerate(values):
+            store.rate(f"item {place:02d}", value)
+        with pytest.raises(ProtocolError, match="scale"):
+            store.pin_catalogue(table(**NARROW[scale]))
+        store.pin_catalogue(table())
+        answers.append(store.fingerprint)
+    assert len(set(answers)) == 1
+
+
+def test_the_first_file_of_ratings_says_what_the_scale_is() -> None:
+    agent = device({})
+    agent._store.add(Ratings.from_arrays(["me"] * 3, ["item 00", "item 01", "item 02"], [1.0, 4.0, 5.0]))
+    assert agent._store.scale == RatingScale(1, 5)
+    for narrow in NARROW.values():
+        found = ask(agent, table(**narrow))
+        assert isinstance(found, Refusal) == (narrow.keys() != {"scale_step"})
+        if not isinstance(found, Refusal):
+            agent._store.forget(model=True)
+    assert ask(agent, table()) == Accepted()
+    with pytest.raises(RatingsError, match="scale"):
+        agent._store.add(Ratings.from_arrays(["me"], ["item 03"], [8.0], scale=(0, 10)))
+    with pytest.raises(RatingsError, match="scale"):
+        agent._store.rate("item 03", 8.0)
+
+
+def test_scales_that_no_arithmetic_survives() -> None:
+    agent = device()
+    for ends in ((-3e38, 3e38), (1e30, 2e30)):
+        with pytest.raises(ProtocolError):
+            table(scale_low=ends[0], scale_high=ends[1], scale_step=None)
+    with pytest.raises(ProtocolError):
+        table(scale_step=1e-300)
+    assert agent._store.fingerprint is None
