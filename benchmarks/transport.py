@@ -18,8 +18,8 @@ import threading
 import time
 from pathlib import Path
 
-from hdpmf.transport.flower_device import FlowerDevice
-from hdpmf.transport.flower_recommender import FlowerRecommender
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.keys import NodeKey
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from deployed import HEARTBEAT, HERE, NAMES, Live
+from deployed import HEARTBEAT, NAMES, ON_PATH, Live
 from transport_contract import MAX_BYTES, Network
 
 from hdpmf.federation.deploy import Deployment
-from hdpmf.transport.flower_recommender import FlowerRecommender
+from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.keys import NodeKey
 
 
@@ -19,7 +19,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     keys = {name: NodeKey.generate() for name in NAMES}
     roster = {name: key.public for name, key in keys.items()}
     with (
-        Deployment(folder / "logs", {"PYTHONPATH": str(HERE)}) as deployment,
+        Deployment(folder / "logs", {"PYTHONPATH": ON_PATH}) as deployment,
         FlowerRecommender(folder / "service", roster=roster, heartbeat=HEARTBEAT, max_bytes=MAX_BYTES) as recommender,
     ):
         made = Live(recommender, deployment, folder, keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import threading
@@ -15,12 +16,13 @@ from pathlib import Path
 from transport_contract import Network
 
 from hdpmf.federation.deploy import Deployment
-from hdpmf.transport.flower_recommender import FlowerRecommender
+from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.keys import NodeKey
 
 HEARTBEAT = 1.0  # so that a device that was killed may come back after two seconds
 NAMES = ("aa11", "bb22")
 HERE = Path(__file__).parent
+ON_PATH = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
 
 
 def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
@@ -74,9 +76,9 @@ class Wire:
 
     def cut(self) -> None:
         self._whole.clear()
-        for one in self._open:
+        for end in self._open:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
     def mend(self) -> None:
@@ -105,11 +107,11 @@ class Wire:
         with near, far, suppress(OSError):
             while not self._end.is_set():
                 ready, _, _ = select.select([near, far], [], [], 1.0)
-                for one in ready:
-                    data = one.recv(65536)
+                for end in ready:
+                    data = end.recv(65536)
                     if not data:
                         return
-                    other[one].sendall(data)
+                    other[end].sendall(data)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transport_contract import MAX_BYTES, ScriptedDevice
 
-from hdpmf.transport.flower_device import FlowerDevice
+from hdpmf.transport.flower.device import FlowerDevice
 from hdpmf.transport.keys import NodeKey
 
 

@@ -160,10 +160,10 @@ def _faults_of_a_device(name: str, path: Path, home: Household) -> list[str]:
         if (left < -1e-6).any():
             faults.append(f"{name}: a rating has paid more than its budget")
         entries = store.ledger.entries()
-        sent = Counter((one.run, one.number) for one in entries if one.action == "sent")
+        sent = Counter((entry.run, entry.number) for entry in entries if entry.action == "sent")
         if any(count > 1 for count in sent.values()):
             faults.append(f"{name}: contributed twice to a round")
-        if sum(one.ratings > 0 for one in entries) > 1:
+        if sum(entry.ratings > 0 for entry in entries) > 1:
             faults.append(f"{name}: paid twice")
     return faults
 

@@ -43,7 +43,7 @@ def test_the_demo_trains_over_tls_and_ends_everything(tmp_path: Path) -> None:
     # Everything private is readable by its owner only, and nothing of it is with the recommender.
     stores = sorted((kept / "devices").glob("*.sqlite"))
     assert len(stores) == 3
-    assert all(one.stat().st_mode & 0o077 == 0 for one in stores)
+    assert all(store.stat().st_mode & 0o077 == 0 for store in stores)
     told = subprocess.run(
         [sys.executable, "-m", "hdpmf", "device", "ledger", str(stores[0]), "--json"],
         capture_output=True, text=True, timeout=60, check=True,

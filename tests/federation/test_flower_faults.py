@@ -18,11 +18,12 @@ from deployed import HEARTBEAT, NAMES, Live, wait_until, wire_to
 from transport_contract import MAX_BYTES, Network, ScriptedDevice
 
 from hdpmf.errors import ConfigError, TransportError
-from hdpmf.transport import flower_fleet, flower_http
 from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower_device import FlowerDevice
-from hdpmf.transport.flower_fleet import Fleet
-from hdpmf.transport.gate import RING
+from hdpmf.transport.flower import fleet as flower_fleet
+from hdpmf.transport.flower import http as flower_http
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.flower.fleet import Fleet
+from hdpmf.transport.flower.gate import RING
 from hdpmf.transport.keys import NodeKey
 
 FIRST, SECOND = NAMES
@@ -83,7 +84,7 @@ def test_a_device_that_is_enrolled_later_takes_part_at_once(live: Live):
     try:
         live.wait_for("dd44")
         arrivals = list(live.recommender.exchange({"dd44": b"name"}, 30.0))
-        assert [(one.device, one.data) for one in arrivals] == [("dd44", b"dd44")]
+        assert [(reply.device, reply.data) for reply in arrivals] == [("dd44", b"dd44")]
     finally:
         stop.set()
         thread.join(30)
@@ -145,13 +146,13 @@ def test_a_device_that_is_killed_is_silent_and_takes_part_again_when_it_is_back(
     wait_until(lambda: network.ask_both(b"echo back", 5.0) == dict.fromkeys(NAMES, b"back"), "both answer again")
 
 
-def test_unanswered_letters_and_late_replies_do_not_pile_up(
+def test_unanswered_messages_and_late_replies_do_not_pile_up(
     live: Live, network: Network, monkeypatch: pytest.MonkeyPatch
 ):
     superlink = live.recommender.superlink
     assert superlink is not None
     size = 8_000_000
-    monkeypatch.setattr("hdpmf.transport.flower_recommender._LEFTOVER", 2 * size)
+    monkeypatch.setattr("hdpmf.transport.flower.recommender._LEFTOVER", 2 * size)
 
     def left_over(number: int) -> None:
         order = network.sleep(0.3, bytes([number]) * size)
@@ -164,7 +165,7 @@ def test_unanswered_letters_and_late_replies_do_not_pile_up(
     for number in range(3, 15):
         left_over(number)
     grown = (_resident(superlink.pid) - before) / size
-    assert grown < 6, f"{grown:.1f} of 12 letters, and some of their replies, are still there"
+    assert grown < 6, f"{grown:.1f} of 12 messages, and some of their replies, are still there"
     assert network.ask_both(b"echo x") == dict.fromkeys(NAMES, b"x")
 
 
@@ -179,7 +180,7 @@ def test_when_the_superlink_dies_it_is_started_again_and_the_devices_find_it(liv
     live.wait_for(*NAMES)
     assert live.recommender.port == port
     assert live.recommender.superlink is not superlink
-    # A device that was still at the lost letter is slow to come back; both are there in the end.
+    # A device that was still at the lost message is slow to come back; both are there in the end.
     wait_until(lambda: network.ask_both(b"echo back", 15.0) == dict.fromkeys(NAMES, b"back"), "both answer again")
 
 
@@ -211,7 +212,7 @@ def test_nothing_is_left_when_the_process_that_started_it_is_killed(tmp_path: Pa
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from hdpmf.transport.flower_recommender import FlowerRecommender\n"
+        "from hdpmf.transport.flower.recommender import FlowerRecommender\n"
         "recommender = FlowerRecommender(Path(sys.argv[1]))\n"
         "print(recommender.superlink.pid, recommender.port, flush=True)\n"
         "time.sleep(600)\n"

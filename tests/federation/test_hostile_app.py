@@ -24,10 +24,10 @@ from transport_contract import MAX_BYTES, ScriptedDevice
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.extras import quiet_environment
-from hdpmf.transport.flower_device import FlowerDevice
-from hdpmf.transport.flower_fleet import Letter
-from hdpmf.transport.flower_link import Link
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.flower.environment import quiet_environment
+from hdpmf.transport.flower.link import Link
+from hdpmf.transport.flower.messages import Outgoing
 from hdpmf.transport.keys import NodeKey
 
 PROJECT = """
@@ -88,11 +88,11 @@ class Trap:
         return self.link.online()[key.public]
 
     def ask(self, node: int, data: bytes) -> bytes:
-        (name,) = self.link.send([Letter(node, data, "token")], 120.0)
+        (name,) = self.link.send([Outgoing(node, data, "token")], 120.0)
         replies: list[bytes | None] = []
 
         def came() -> bool:
-            replies.extend(one.data for one in self.link.pull([name], 0.2))
+            replies.extend(reply.data for reply in self.link.pull([name], 0.2))
             return bool(replies)
 
         wait_until(came, "a reply came", 90.0)

@@ -48,4 +48,4 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
     assert len(_hdpmf("device", "recommend", stores[3], "-n", 5)["items"]) == 5
     assert _hdpmf("device", "ledger", stores[3])["entries"] == []
     told = _hdpmf("device", "ledger", stores[0])["entries"]
-    assert [one["action"] for one in told] == ["sent", "received"]
+    assert [entry["action"] for entry in told] == ["sent", "received"]

@@ -16,7 +16,7 @@ RAY = find_spec("ray") is not None
 SCRIPT = """
 import sys
 from transport_contract import ScriptedDevice
-from hdpmf.transport.flower_simulation import run_on_ray
+from hdpmf.transport.flower.simulation import run_on_ray
 
 NAMES = [f"device-{n}" for n in range(5)]
 
@@ -24,10 +24,10 @@ def recommend(transport):
     assert transport.present() == frozenset(NAMES)
     for data in (b"same", bytes(range(256)), bytes(1_000_000)):
         arrivals = list(transport.exchange({name: b"echo " + data for name in NAMES}, 120.0))
-        assert sorted(one.device for one in arrivals) == NAMES
-        assert all(one.data == data for one in arrivals)
+        assert sorted(reply.device for reply in arrivals) == NAMES
+        assert all(reply.data == data for reply in arrivals)
     failing = {**dict.fromkeys(NAMES, b"name"), NAMES[0]: b"fail"}
-    return {one.device: one.data for one in transport.exchange(failing, 120.0)}
+    return {reply.device: reply.data for reply in transport.exchange(failing, 120.0)}
 
 answers = run_on_ray(recommend, ScriptedDevice, NAMES, cpus_per_device=0.5, ray={"num_cpus": 1})
 assert answers == {name: name.encode() for name in NAMES[1:]}, answers
@@ -48,7 +48,7 @@ def test_the_same_ends_run_on_ray():
 @pytest.mark.skipif(RAY, reason="Ray is installed")
 def test_without_ray_the_command_that_installs_it_is_named():
     from hdpmf.errors import MissingExtraError
-    from hdpmf.transport.flower_simulation import run_on_ray
+    from hdpmf.transport.flower.simulation import run_on_ray
 
     with pytest.raises(MissingExtraError, match=r"hdpmf\[ray\]"):
-        run_on_ray(lambda transport: None, lambda name: lambda data: data, ["one"])
+        run_on_ray(lambda transport: None, lambda name: lambda data: data, ["aa"])

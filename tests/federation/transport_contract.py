@@ -16,21 +16,21 @@ LONG = 60.0  # seconds; nothing below waits for it unless something is wrong
 
 
 class ScriptedDevice:
-    """A device that does what the letter says, so that a test can drive one in another process."""
+    """A device that does what the message says, so that a test can drive one in another process."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._letters = 0
+        self._messages = 0
 
-    def __call__(self, letter: bytes) -> bytes:
-        self._letters += 1
-        order, _, rest = letter.partition(b" ")
+    def __call__(self, message: bytes) -> bytes:
+        self._messages += 1
+        order, _, rest = message.partition(b" ")
         if order == b"echo":
             return rest
         if order == b"name":
             return self._name.encode()
         if order == b"count":
-            return str(self._letters).encode()
+            return str(self._messages).encode()
         if order == b"sleep":
             seconds, _, rest = rest.partition(b" ")
             time.sleep(float(seconds))
@@ -48,17 +48,17 @@ class Network:
     devices: tuple[str, str]
     second: float = 1.0  # where nothing has to travel, a tenth is long
 
-    def ask(self, letters: dict[str, bytes], deadline: float = LONG) -> dict[str, bytes]:
+    def ask(self, messages: dict[str, bytes], deadline: float = LONG) -> dict[str, bytes]:
         """One exchange; more than one reply of a device would show."""
-        arrivals = [(one.device, one.data) for one in self.transport.exchange(letters, deadline)]
+        arrivals = [(reply.device, reply.data) for reply in self.transport.exchange(messages, deadline)]
         assert len({device for device, _ in arrivals}) == len(arrivals), "two replies of one device"
         return dict(arrivals)
 
     def sleep(self, seconds: float, reply: bytes) -> bytes:
         return f"sleep {seconds * self.second} ".encode() + reply
 
-    def ask_both(self, letter: bytes, deadline: float = LONG) -> dict[str, bytes]:
-        return self.ask(dict.fromkeys(self.devices, letter), deadline)
+    def ask_both(self, message: bytes, deadline: float = LONG) -> dict[str, bytes]:
+        return self.ask(dict.fromkeys(self.devices, message), deadline)
 
 
 class TransportContract:
@@ -70,11 +70,11 @@ class TransportContract:
     def test_a_reply_carries_the_name_of_who_was_authenticated(self, network: Network) -> None:
         assert network.ask_both(b"name") == {name: name.encode() for name in network.devices}
 
-    def test_each_device_gets_its_own_letter(self, network: Network) -> None:
-        letters = {name: b"echo for " + name.encode() for name in network.devices}
-        assert network.ask(letters) == {name: b"for " + name.encode() for name in network.devices}
+    def test_each_device_gets_its_own_message(self, network: Network) -> None:
+        messages = {name: b"echo for " + name.encode() for name in network.devices}
+        assert network.ask(messages) == {name: b"for " + name.encode() for name in network.devices}
 
-    def test_only_devices_with_a_letter_are_asked(self, network: Network) -> None:
+    def test_only_devices_with_a_message_are_asked(self, network: Network) -> None:
         first, second = network.devices
         before = int(network.ask({second: b"count"})[second])
         assert network.ask({first: b"echo x"}) == {first: b"x"}
@@ -90,7 +90,7 @@ class TransportContract:
 
     def test_ten_megabytes_travel_both_ways(self, network: Network) -> None:
         data = {name: os.urandom(10_000_000) for name in network.devices}
-        assert network.ask({name: b"echo " + one for name, one in data.items()}) == data
+        assert network.ask({name: b"echo " + sent for name, sent in data.items()}) == data
 
     def test_a_device_whose_answer_fails_is_silent_and_goes_on(self, network: Network) -> None:
         first, second = network.devices
@@ -108,7 +108,7 @@ class TransportContract:
         assert network.ask_both(b"echo new") == dict.fromkeys(network.devices, b"new")
         assert network.ask_both(b"echo newer") == dict.fromkeys(network.devices, b"newer")
 
-    def test_a_letter_that_waited_past_its_deadline_is_not_answered_later(self, network: Network) -> None:
+    def test_a_message_that_waited_past_its_deadline_is_not_answered_later(self, network: Network) -> None:
         busy, other = network.devices
         network.ask({busy: network.sleep(3, b"late")}, deadline=0.5 * network.second)
         assert network.ask({busy: b"echo stale"}, deadline=0.5 * network.second) == {}
@@ -117,14 +117,14 @@ class TransportContract:
     def test_replies_are_handed_over_as_they_come(self, network: Network) -> None:
         slow, quick = network.devices
         arrivals = network.transport.exchange({slow: network.sleep(2, b"a"), quick: b"echo b"}, LONG)
-        assert [one.device for one in arrivals] == [quick, slow]
+        assert [reply.device for reply in arrivals] == [quick, slow]
 
     def test_devices_answer_at_the_same_time(self, network: Network) -> None:
         began = time.monotonic()
         assert network.ask_both(network.sleep(4, b"x")) == dict.fromkeys(network.devices, b"x")
         assert time.monotonic() - began < 2 * 4 * network.second
 
-    def test_a_letter_that_is_too_long_is_refused_before_anything_is_sent(self, network: Network) -> None:
+    def test_a_message_that_is_too_long_is_refused_before_anything_is_sent(self, network: Network) -> None:
         first, second = network.devices
         before = int(network.ask({first: b"count"})[first])
         with pytest.raises(ProtocolError, match="longer than the limit"):
@@ -133,8 +133,8 @@ class TransportContract:
 
     def test_a_reply_that_is_too_long_is_dropped(self, network: Network) -> None:
         first, second = network.devices
-        letters = {first: f"long {MAX_BYTES + 1}".encode(), second: f"long {MAX_BYTES}".encode()}
-        assert network.ask(letters) == {second: bytes(MAX_BYTES)}
+        messages = {first: f"long {MAX_BYTES + 1}".encode(), second: f"long {MAX_BYTES}".encode()}
+        assert network.ask(messages) == {second: bytes(MAX_BYTES)}
         assert network.ask_both(b"echo x") == dict.fromkeys(network.devices, b"x")
 
     def test_who_is_not_on_the_roster_is_silent(self, network: Network) -> None:
@@ -142,7 +142,7 @@ class TransportContract:
         assert network.ask({"nobody": b"echo x"}) == {}
         assert network.ask({"nobody": b"echo x", first: b"echo y"}) == {first: b"y"}
 
-    def test_no_letters_no_replies(self, network: Network) -> None:
+    def test_no_messages_no_replies(self, network: Network) -> None:
         assert network.ask({}) == {}
 
     def test_an_exchange_that_is_left_early_leaves_nothing_to_the_next(self, network: Network) -> None:

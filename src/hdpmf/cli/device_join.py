@@ -65,7 +65,7 @@ def join(
 def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path | None) -> str:
     """Pin what is given, and say what is pinned; the recommender's address."""
     from hdpmf.transport.certificates import check_authority
-    from hdpmf.transport.flower_device import check_address
+    from hdpmf.transport.flower.device import check_address
 
     known = store.get("address")
     if address is None:
@@ -106,7 +106,7 @@ def _pin_roster(store: DeviceStore, data: bytes) -> None:
 
 
 def _transport(store: DeviceStore, address: str) -> DeviceTransport:
-    from hdpmf.transport.flower_device import FlowerDevice
+    from hdpmf.transport.flower.device import FlowerDevice
     from hdpmf.transport.keys import NodeKey
 
     authority, key = store.get("authority"), store.get("node-key")

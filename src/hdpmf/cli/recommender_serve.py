@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
     from hdpmf.service.folder import ServiceFolder
     from hdpmf.service.settings import RunSettings
-    from hdpmf.transport.flower_recommender import FlowerRecommender
+    from hdpmf.transport.flower.recommender import FlowerRecommender
 
 METHODS = ("hdp-sum", "hdp-bit", "hdpmf-paid", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf", "mf")
 _SHARE = 0.75  # of the users must be in every round, unless said otherwise
@@ -220,7 +220,7 @@ class _Nobody:
     def present(self) -> frozenset[str]:
         return frozenset()
 
-    def exchange(self, letters: object, deadline: float) -> Iterator[Any]:
+    def exchange(self, messages: object, deadline: float) -> Iterator[Any]:
         return iter(())
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class _Nobody:
 
 @contextmanager
 def _transport(place: ServiceFolder) -> Iterator[FlowerRecommender]:
-    from hdpmf.transport.flower_recommender import FlowerRecommender
+    from hdpmf.transport.flower.recommender import FlowerRecommender
 
     config = place.config
     with FlowerRecommender(

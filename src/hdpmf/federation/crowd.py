@@ -15,7 +15,7 @@ from hdpmf.errors import FederationError
 from hdpmf.federation.memory import Tidy
 from hdpmf.federation.population import Household
 from hdpmf.protocol import DeviceCard
-from hdpmf.transport import Arrival, InProcessNetwork, RecommenderTransport
+from hdpmf.transport import DeviceReply, InProcessNetwork, RecommenderTransport
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -178,7 +178,7 @@ class _Network:
         """All devices, always."""
         return frozenset(self._homes)
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """As in ``RecommenderTransport``; the deadline is each process's."""
         queues = []
         for place, pipe in enumerate(self._pipes):
@@ -189,7 +189,7 @@ class _Network:
             for pipe, parts in list(waiting):
                 arrival = CrowdInProcesses._result(pipe)
                 if arrival is not None:
-                    yield Arrival(*arrival)
+                    yield DeviceReply(*arrival)
                 elif not self._send(pipe, parts, letters, deadline):
                     waiting.remove((pipe, parts))
                     self._tidy()

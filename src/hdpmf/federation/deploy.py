@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.transport.extras import quiet_environment
+from hdpmf.transport.flower.environment import quiet_environment
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0

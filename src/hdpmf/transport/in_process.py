@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from hdpmf.transport.interface import MAX_BYTES, Answer, Arrival, check_letters
+from hdpmf.transport.interface import MAX_BYTES, Answer, DeviceReply, check_sizes
 
 _log = logging.getLogger(__name__)
 
@@ -19,10 +19,10 @@ class InProcessNetwork:
 
     Args:
         answers: A device's answer by its roster name.
-        threads: With 0, devices answer one after another in the caller's thread, in the order of the letters, so that
+        threads: With 0, devices answer one after another in the caller's thread, in the order of the messages, so that
             a run can be repeated bit for bit; a slow device then holds up those after it. With more, so many answer at
             the same time and replies come in any order.
-        lost: Asked with the device's name on every letter and again on every reply; what it says yes to is dropped.
+        lost: Asked with the device's name on every message and again on every reply; what it says yes to is dropped.
         max_bytes: The size limit, both ways.
     """
 
@@ -51,12 +51,12 @@ class InProcessNetwork:
         """Roster names of the devices that are here now."""
         return frozenset(self._devices)
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """As in ``RecommenderTransport``."""
-        check_letters(letters, self._max_bytes)
+        check_sizes(messages, self._max_bytes)
         if self._pool is None:
-            return self._one_by_one(letters, deadline)
-        return self._at_once(self._pool, letters, deadline)
+            return self._one_by_one(messages, deadline)
+        return self._at_once(self._pool, messages, deadline)
 
     def close(self) -> None:
         """Devices may finish what they are at; nobody waits for it."""
@@ -64,41 +64,43 @@ class InProcessNetwork:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._devices.clear()
 
-    def _one_by_one(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def _one_by_one(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         end = time.monotonic() + deadline
-        for name, letter in letters.items():
+        for name, message in messages.items():
             if time.monotonic() >= end:
                 return
-            reply = self._deliver(name, letter)
+            reply = self._deliver(name, message)
             if reply is not None and time.monotonic() < end:
-                yield Arrival(name, reply)
+                yield DeviceReply(name, reply)
 
-    def _at_once(self, pool: ThreadPoolExecutor, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def _at_once(
+        self, pool: ThreadPoolExecutor, messages: Mapping[str, bytes], deadline: float
+    ) -> Iterator[DeviceReply]:
         end = time.monotonic() + deadline
         over = threading.Event()
         replies: queue.SimpleQueue[tuple[str, bytes | None]] = queue.SimpleQueue()
 
-        def deliver(name: str, letter: bytes) -> None:
-            replies.put((name, None if over.is_set() else self._deliver(name, letter, over)))
+        def deliver(name: str, message: bytes) -> None:
+            replies.put((name, None if over.is_set() else self._deliver(name, message, over)))
 
         try:
-            for name, letter in letters.items():
-                pool.submit(deliver, name, letter)
-            for _ in letters:
+            for name, message in messages.items():
+                pool.submit(deliver, name, message)
+            for _ in messages:
                 try:
                     name, reply = replies.get(timeout=max(0.0, end - time.monotonic()))
                 except queue.Empty:
                     return
                 if reply is not None:
-                    yield Arrival(name, reply)
+                    yield DeviceReply(name, reply)
         finally:
             over.set()  # late replies stay in a queue that nobody reads again
 
-    def _deliver(self, name: str, letter: bytes, over: threading.Event | None = None) -> bytes | None:
+    def _deliver(self, name: str, message: bytes, over: threading.Event | None = None) -> bytes | None:
         device = self._devices.get(name)
         if device is None or self._lost(name):
             return None
-        reply = device.answer_to(letter, over)
+        reply = device.answer_to(message, over)
         if reply is not None and len(reply) > self._max_bytes:
             _log.warning("device %.16s: its reply of %d bytes is too long and was dropped", name, len(reply))
             return None
@@ -106,19 +108,19 @@ class InProcessNetwork:
 
 
 class _Device:
-    """One letter at a time, as on a machine of its own."""
+    """One message at a time, as on a machine of its own."""
 
     def __init__(self, name: str, answer: Answer) -> None:
         self._name = name
         self._answer = answer
         self._turn = threading.Lock()
 
-    def answer_to(self, letter: bytes, over: threading.Event | None) -> bytes | None:
+    def answer_to(self, message: bytes, over: threading.Event | None) -> bytes | None:
         with self._turn:
             if over is not None and over.is_set():
-                return None  # the letter waited until nobody wanted its reply: it is not delivered at all
+                return None  # the message waited until nobody wanted its reply: it is not delivered at all
             try:
-                return self._answer(letter)
+                return self._answer(message)
             except Exception as error:  # whatever a device does wrong is its own affair
                 _log.warning("device %.16s failed to answer (%s)", self._name, type(error).__name__)
                 return None

@@ -1,9 +1,9 @@
-"""How letters travel between the recommender and the devices, whatever carries them.
+"""How messages travel between the recommender and the devices, whatever carries them.
 
 The recommender asks and a device answers; a device never speaks first. Who a reply is from is settled by the engine's
-authentication, not by anything in the reply. An engine may lose letters, replies and devices. It never delivers a
-letter twice to a device that stayed up, never hands over two replies of one device in one exchange, and never one of an
-earlier exchange in a later one.
+authentication, not by anything in the reply. An engine may lose messages, replies and devices. It never delivers a
+message twice to a device that stayed up, never hands over two replies of one device in one exchange, and never one of
+an earlier exchange in a later one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hdpmf.errors import ProtocolError
 from hdpmf.protocol.wire import MAX_BYTES as MAX_MESSAGE_BYTES
 
 MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
-"""No letter and no reply may be longer: the longest message, and room for what it travels in."""
+"""No message and no reply may be longer: the longest one of the protocol, and room for its envelope."""
 
 Answer = Callable[[bytes], bytes]
-"""A device's reply to one letter. If it raises, or its reply is too long, the device counts as silent."""
+"""A device's reply to one message. If it raises, or its reply is too long, the device counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class DeviceReply:
     """A reply.
 
     Attributes:
@@ -43,15 +43,15 @@ class RecommenderTransport(Protocol):
         """Roster names of the devices that are connected now."""
         ...
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
-        """Send each device its letter and hand over the replies as they come.
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        """Send each device its message and hand over the replies as they come.
 
-        Ends when every device has answered or ``deadline`` seconds have passed since the first letter was sent. A
+        Ends when every device has answered or ``deadline`` seconds have passed since the first message was sent. A
         device that is not connected, is not on the roster or fails is silent; there is no other way to tell. Nothing
         is sent before the first reply is asked for. Leaving the iterator early gives up what was still to come.
 
         Raises:
-            ProtocolError: A letter is longer than ``MAX_BYTES``; nothing was sent.
+            ProtocolError: A message is longer than ``MAX_BYTES``; nothing was sent.
         """
         ...
 
@@ -64,12 +64,12 @@ class DeviceTransport(Protocol):
     """A device's end."""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """Answer letters, one at a time, until ``stop`` is set. Connects again, with growing pauses, when cut off."""
+        """Answer messages, one at a time, until ``stop`` is set. Connects again, with growing pauses, when cut off."""
         ...
 
 
-def check_letters(letters: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
-    """Refuse letters that are too long, before any of them is sent."""
-    for device, letter in letters.items():
-        if len(letter) > limit:
-            raise ProtocolError(f"a letter of {len(letter)} bytes to {device[:16]} is longer than the limit of {limit}")
+def check_sizes(messages: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
+    """Refuse messages that are too long, before any of them is sent."""
+    for device, data in messages.items():
+        if len(data) > limit:
+            raise ProtocolError(f"a message of {len(data)} bytes to {device[:16]} is longer than the limit of {limit}")

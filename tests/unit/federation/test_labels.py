@@ -32,7 +32,7 @@ from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.service.statement import state
 from hdpmf.service.sums import SumBrokenOffError
-from hdpmf.transport import Arrival, InProcessNetwork
+from hdpmf.transport import DeviceReply, InProcessNetwork
 
 WORLD = synthetic_world(60, 50, 2_200, rng=3)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
@@ -73,7 +73,7 @@ class Wire(InProcessNetwork):
         self.left: int | None = None
         self.groupings: set[bytes] = set()
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         for data in letters.values():
             letter = decode(data)
             if isinstance(letter, Envelope) and letter.part == "job" and isinstance(decode(letter.body), Grouping):

@@ -29,7 +29,7 @@ from hdpmf.service.metrics import Metrics
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import Arrival, InProcessNetwork
+from hdpmf.transport import DeviceReply, InProcessNetwork
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
@@ -48,7 +48,7 @@ class Deadly:
     def present(self) -> frozenset[str]:
         return self._network.present()
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         for arrival in self._network.exchange(letters, deadline):
             if self.left == 0:
                 raise Killed
@@ -191,11 +191,11 @@ def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_a
     world = make_world(settings, [1] * 3)
 
     class Echoing(Deadly):
-        def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+        def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
             for arrival in super().exchange(letters, deadline):
                 yield arrival
                 yield arrival
-                yield Arrival("ab" * 32, arrival.data)
+                yield DeviceReply("ab" * 32, arrival.data)
 
     metrics = Metrics()
     final = go_on(world, tmp_path, Echoing(world.answers, 10_000), metrics=metrics).model.numbers

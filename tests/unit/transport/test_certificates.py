@@ -22,20 +22,20 @@ def _shake_hands(made: Certificates, name: str, authority: bytes | None = None) 
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(made.server, made.key)
     client = ssl.create_default_context(cadata=(authority or made.authority.read_bytes()).decode())
-    one, other = socket.socketpair()
+    ours, theirs = socket.socketpair()
 
     def serve() -> None:
         try:
-            server.wrap_socket(one, server_side=True).close()
+            server.wrap_socket(ours, server_side=True).close()
         except (ssl.SSLError, OSError):
-            one.close()
+            ours.close()
 
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        client.wrap_socket(other, server_hostname=name).close()
+        client.wrap_socket(theirs, server_hostname=name).close()
     finally:
-        other.close()
+        theirs.close()
         thread.join(10)
 
 

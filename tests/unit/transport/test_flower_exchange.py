@@ -7,25 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from hdpmf.transport.flower_fleet import Answered, Letter, bytes_of, data_in_part, data_part, record_of
-from hdpmf.transport.flower_recommender import exchange_over
+from hdpmf.transport.flower.messages import RECORD, Incoming, Outgoing, bytes_in_part, bytes_of, data_part, record_of
+from hdpmf.transport.flower.recommender import exchange_over
 
 NODES = {"aa": 1, "bb": 2, "cc": 3}
 
 
 class Engine:
-    """Replies with what a test makes of each letter; refuses letters to node 3."""
+    """Replies with what a test makes of each message; refuses messages to node 3."""
 
-    def __init__(self, *rounds: dict[int, list[Answered]]) -> None:
+    def __init__(self, *rounds: dict[int, list[Incoming]]) -> None:
         self._rounds = list(rounds)
-        self.sent: dict[int, Letter] = {}
-        self.left: list[Letter] | None = None
+        self.sent: dict[int, Outgoing] = {}
+        self.left: list[Outgoing] | None = None
 
-    def send(self, letters: Sequence[Letter], seconds: float) -> list[str]:
-        self.sent = {one.node: one for one in letters}
-        return ["" if one.node == 3 else f"message-{one.node}" for one in letters]
+    def send(self, messages: Sequence[Outgoing], seconds: float) -> list[str]:
+        self.sent = {message.node: message for message in messages}
+        return ["" if message.node == 3 else f"message-{message.node}" for message in messages]
 
-    def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
+    def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
         if not self._rounds:
             return []
         # A token of None stands for the right one.
@@ -35,24 +35,24 @@ class Engine:
             for reply in replies
         ]
 
-    def forget(self, letters: Iterable[Letter]) -> None:
-        self.left = list(letters)
+    def forget(self, messages: Iterable[Outgoing]) -> None:
+        self.left = list(messages)
 
 
-def _reply(node: int, data: bytes | None, token: str | None = None) -> Answered:
-    return Answered(f"message-{node}", token, data)  # type: ignore[arg-type]
+def _reply(node: int, data: bytes | None, token: str | None = None) -> Incoming:
+    return Incoming(f"message-{node}", token, data)  # type: ignore[arg-type]
 
 
 def _exchange(engine: Engine, deadline: float = 0.2) -> list[tuple[str, bytes]]:
-    letters = dict.fromkeys(NODES, b"letter")
-    return [(one.device, one.data) for one in exchange_over(engine, NODES, letters, deadline, max_bytes=10)]
+    messages = dict.fromkeys(NODES, b"message")
+    return [(reply.device, reply.data) for reply in exchange_over(engine, NODES, messages, deadline, max_bytes=10)]
 
 
-def test_replies_come_with_the_name_that_the_letter_went_to():
+def test_replies_come_with_the_name_that_the_message_went_to():
     engine = Engine({2: [_reply(2, b"two")]}, {1: [_reply(1, b"one")]})
     assert _exchange(engine, 30.0) == [("bb", b"two"), ("aa", b"one")]
     assert engine.left == []
-    assert len({letter.token for letter in engine.sent.values()}) == 3
+    assert len({message.token for message in engine.sent.values()}) == 3
 
 
 def test_a_reply_in_another_devices_name_is_dropped():
@@ -82,7 +82,7 @@ def test_what_was_not_answered_is_told_to_the_engine():
     assert engine.left == [engine.sent[1]]
 
 
-def test_who_is_not_connected_gets_no_letter():
+def test_who_is_not_connected_gets_no_message():
     engine = Engine()
     assert list(exchange_over(engine, {}, {"aa": b"x"}, 30.0, max_bytes=10)) == []
     assert engine.sent == {}
@@ -96,12 +96,12 @@ def test_bytes_survive_flowers_records_and_anything_else_is_refused():
     for data in (b"", bytes(range(256))):
         record = record_of(data, "token")
         assert bytes_of(Message(record, 1, "query")) == data
-        assert data_in_part(record["letter"].deflate()) == data
-    for wrong in (RecordDict(), RecordDict({"letter": ConfigRecord({"data": "text"})})):
+        assert bytes_in_part(record[RECORD].deflate()) == data
+    for wrong in (RecordDict(), RecordDict({RECORD: ConfigRecord({"data": "text"})})):
         with pytest.raises(ValueError, match="not a message of ours"):
             bytes_of(Message(wrong, 1, "query"))
     with pytest.raises(ValueError, match="not a message of ours"):
-        data_in_part(ConfigRecord({"data": 5}).deflate())
+        bytes_in_part(ConfigRecord({"data": 5}).deflate())
 
 
 def test_only_messages_of_one_record_have_a_part_with_the_bytes():

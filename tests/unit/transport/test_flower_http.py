@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from hdpmf.errors import TransportError
-from hdpmf.transport.flower_http import bounded_client, said_plainly
+from hdpmf.transport.flower.http import bounded_client, said_plainly
 
 LIMIT = 1000
 

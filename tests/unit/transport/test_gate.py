@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hdpmf.transport.gate import RING, SECRET_HEADER, Gate
+from hdpmf.transport.flower.gate import RING, SECRET_HEADER, Gate
 
-LETTERS = "/v1/fleet/pull-messages"
+TO_DEVICES = "/v1/fleet/pull-messages"
 REPLIES = "/v1/runtime/pull-messages"
 ANSWERED = "/v1/fleet/confirm-message-received"
 SECRET = "open sesame"
@@ -47,7 +47,7 @@ class Caller:
 
     async def call(self) -> tuple[int, bytes]:
         await self._gate(self._scope, self._receive, self._send)
-        return self.answer[0]["status"], b"".join(one.get("body", b"") for one in self.answer[1:])
+        return self.answer[0]["status"], b"".join(part.get("body", b"") for part in self.answer[1:])
 
     def hang_up(self) -> None:
         self._hung_up.set()
@@ -77,7 +77,7 @@ async def _ring(gate: Gate) -> None:
     assert status == 204
 
 
-@pytest.mark.parametrize("path", [LETTERS, ANSWERED, "/v1/fleet/activate-node", "/v1/fleet/push-object"])
+@pytest.mark.parametrize("path", [TO_DEVICES, ANSWERED, "/v1/fleet/activate-node", "/v1/fleet/push-object"])
 def test_devices_reach_what_is_for_devices(path: str):
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies[path] = b"answer"
@@ -135,12 +135,12 @@ def test_requests_have_a_length_and_it_is_bounded(length: str, status: int):
 def test_a_question_without_patience_is_answered_at_once():
     async def scene(gate: Gate, server: Server) -> None:
         for prefer in ("", "wait=0", "wait=x", "wait=nan", "wait=-3", "respond-async"):
-            assert await Caller(gate, LETTERS, prefer=prefer).call() == (200, b"")
+            assert await Caller(gate, TO_DEVICES, prefer=prefer).call() == (200, b"")
 
     _run(scene)
 
 
-@pytest.mark.parametrize("path", [LETTERS, REPLIES])
+@pytest.mark.parametrize("path", [TO_DEVICES, REPLIES])
 def test_mail_that_is_there_is_handed_over_at_once(path: str):
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies[path] = b"mail"
@@ -150,16 +150,16 @@ def test_mail_that_is_there_is_handed_over_at_once(path: str):
     _run(scene)
 
 
-def test_a_question_for_letters_waits_until_the_recommender_rings():
+def test_a_question_for_messages_waits_until_the_recommender_rings():
     async def scene(gate: Gate, server: Server) -> None:
-        callers = [Caller(gate, LETTERS, prefer="wait=20") for _ in range(3)]
-        waiting = [asyncio.create_task(one.call()) for one in callers]
+        callers = [Caller(gate, TO_DEVICES, prefer="wait=20") for _ in range(3)]
+        waiting = [asyncio.create_task(caller.call()) for caller in callers]
         while len(server.asked) < 3:
             await asyncio.sleep(0)
-        server.bodies[LETTERS] = b"letter"
-        assert not any(one.done() for one in waiting)
+        server.bodies[TO_DEVICES] = b"message"
+        assert not any(task.done() for task in waiting)
         await _ring(gate)
-        assert await asyncio.gather(*waiting) == [(200, b"letter")] * 3
+        assert await asyncio.gather(*waiting) == [(200, b"message")] * 3
 
     _run(scene)
 
@@ -181,18 +181,18 @@ def test_a_ring_while_the_question_is_asked_is_not_missed():
     async def scene(gate: Gate, server: Server) -> None:
         def deliver() -> None:  # too late for this answer, which is empty already, and before the wait begins
             server.on_ask = lambda: None
-            server.bodies[LETTERS] = b"letter"
-            gate._bells[LETTERS].ring()
+            server.bodies[TO_DEVICES] = b"message"
+            gate._bells[TO_DEVICES].ring()
 
         server.on_ask = deliver
-        assert await Caller(gate, LETTERS, prefer="wait=20").call() == (200, b"letter")
+        assert await Caller(gate, TO_DEVICES, prefer="wait=20").call() == (200, b"message")
 
     _run(scene)
 
 
 def test_patience_ends():
     async def scene(gate: Gate, server: Server) -> None:
-        assert await Caller(gate, LETTERS, prefer="wait=0.05").call() == (200, b"")
+        assert await Caller(gate, TO_DEVICES, prefer="wait=0.05").call() == (200, b"")
         assert len(server.asked) == 2  # once more at the end
 
     _run(scene)
@@ -200,13 +200,13 @@ def test_patience_ends():
 
 def test_no_mail_is_fetched_for_who_has_hung_up():
     async def scene(gate: Gate, server: Server) -> None:
-        caller = Caller(gate, LETTERS, prefer="wait=20")
+        caller = Caller(gate, TO_DEVICES, prefer="wait=20")
         waiting = asyncio.create_task(gate(caller._scope, caller._receive, caller._send))
         while not server.asked:
             await asyncio.sleep(0)
         caller.hang_up()
         await waiting
-        server.bodies[LETTERS] = b"letter"
+        server.bodies[TO_DEVICES] = b"message"
         await _ring(gate)
         assert len(server.asked) == 1
         assert caller.answer == []
@@ -221,8 +221,8 @@ def test_a_websocket_is_closed():
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await gate({"type": "websocket", "path": LETTERS, "headers": []}, send, send)
-        assert [one["type"] for one in sent] == ["websocket.close"]
+        await gate({"type": "websocket", "path": TO_DEVICES, "headers": []}, send, send)
+        assert [message["type"] for message in sent] == ["websocket.close"]
         assert server.asked == []
 
     _run(scene)

@@ -26,11 +26,11 @@ def _one_by_one(**options: object) -> Network:
     return Network(InProcessNetwork({name: ScriptedDevice(name) for name in NAMES}, **options), NAMES)  # type: ignore[arg-type]
 
 
-def test_without_threads_devices_answer_in_the_order_of_the_letters():
+def test_without_threads_devices_answer_in_the_order_of_the_messages():
     network = _one_by_one()
     for order in (NAMES, NAMES[::-1]):
         arrivals = network.transport.exchange(dict.fromkeys(order, b"name"), 10.0)
-        assert [one.device for one in arrivals] == list(order)
+        assert [reply.device for reply in arrivals] == list(order)
 
 
 def test_without_threads_the_deadline_counts_between_devices():
@@ -44,7 +44,7 @@ def test_without_threads_a_failing_or_wordy_device_is_silent():
     assert network.ask({"aa": b"fail", "bb": b"long 101"}) == {}
 
 
-def test_lost_letters_are_not_answered_and_lost_replies_do_not_arrive():
+def test_lost_messages_are_not_answered_and_lost_replies_do_not_arrive():
     asked: list[str] = []
 
     def lost(name: str) -> bool:
@@ -52,7 +52,7 @@ def test_lost_letters_are_not_answered_and_lost_replies_do_not_arrive():
         return len(asked) in (1, 3)
 
     network = _one_by_one(lost=lost)
-    assert network.ask({"aa": b"count"}) == {}  # the letter
+    assert network.ask({"aa": b"count"}) == {}  # the message
     assert network.ask({"aa": b"count"}) == {}  # the reply
     assert network.ask({"aa": b"count"}) == {"aa": b"2"}
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.transport.extras import needs
-from hdpmf.transport.flower_device import check_address
+from hdpmf.transport.flower.device import check_address
 from hdpmf.transport.keys import NodeKey, check_public_key
 
 
@@ -71,7 +71,7 @@ def test_an_absent_package_is_named_with_the_command_that_installs_it():
 
 def test_the_interface_and_the_network_in_one_process_need_no_engine():
     code = (
-        "import sys; import hdpmf.transport, hdpmf.transport.flower_device, hdpmf.transport.flower_recommender;"
+        "import sys; import hdpmf.transport, hdpmf.transport.flower.device, hdpmf.transport.flower.recommender;"
         "print([m for m in ('flwr', 'httpx', 'uvicorn', 'fastapi', 'grpc') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -80,7 +80,7 @@ def test_the_interface_and_the_network_in_one_process_need_no_engine():
 
 def test_a_device_does_not_load_a_web_server():
     code = (
-        "import sys; import hdpmf.transport.flower_fleet;print([m for m in ('fastapi', 'uvicorn') if m in sys.modules])"
+        "import sys; import hdpmf.transport.flower.fleet;print([m for m in ('fastapi', 'uvicorn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

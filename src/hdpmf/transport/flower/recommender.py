@@ -14,68 +14,68 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from hdpmf.errors import ConfigError, TransportError
 from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower_device import HEARTBEAT
-from hdpmf.transport.gate import ENVELOPE, MAX_WAIT
-from hdpmf.transport.interface import MAX_BYTES, Arrival, check_letters
+from hdpmf.transport.flower.device import HEARTBEAT
+from hdpmf.transport.flower.gate import ENVELOPE, MAX_WAIT
+from hdpmf.transport.flower.superlink import SuperLink
+from hdpmf.transport.interface import MAX_BYTES, DeviceReply, check_sizes
 from hdpmf.transport.keys import check_public_key
-from hdpmf.transport.superlink import SuperLink
 
 if TYPE_CHECKING:
-    from hdpmf.transport.flower_fleet import Answered, Letter
-    from hdpmf.transport.flower_link import Link
+    from hdpmf.transport.flower.link import Link
+    from hdpmf.transport.flower.messages import Incoming, Outgoing
 
 _log = logging.getLogger(__name__)
 
-_LEFTOVER = 256 * 1024 * 1024  # bytes of unanswered letters after which a new run is started, and memory is freed
+_LEFTOVER = 256 * 1024 * 1024  # bytes of unanswered messages after which a new run is started, and memory is freed
 _TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
-_SLACK = 1.0  # a letter outlives its exchange by so much, so that a reply at the last moment still counts
+_SLACK = 1.0  # a message outlives its exchange by so much, so that a reply at the last moment still counts
 
 
 class Engine(Protocol):
     """What an exchange needs of Flower, deployed or simulated."""
 
-    def send(self, letters: Sequence[Letter], seconds: float) -> list[str]:
-        """Send letters that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
+    def send(self, outgoing: Sequence[Outgoing], seconds: float) -> list[str]:
+        """Send messages that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
         ...
 
-    def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
+    def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
         """Replies that have come since; waits up to ``wait`` seconds for one."""
         ...
 
-    def forget(self, letters: Iterable[Letter]) -> None:
-        """The exchange is over; these letters were not answered."""
+    def forget(self, unanswered: Iterable[Outgoing]) -> None:
+        """The exchange is over; these messages were not answered."""
         ...
 
 
 def exchange_over(
-    engine: Engine, nodes: Mapping[str, int], letters: Mapping[str, bytes], deadline: float, max_bytes: int
-) -> Iterator[Arrival]:
+    engine: Engine, nodes: Mapping[str, int], messages: Mapping[str, bytes], deadline: float, max_bytes: int
+) -> Iterator[DeviceReply]:
     """One exchange. ``nodes`` has Flower's number of every device that is connected, by its roster name."""
-    from hdpmf.transport.flower_fleet import Letter
+    from hdpmf.transport.flower.messages import Outgoing
 
     end = time.monotonic() + deadline
     outgoing = {
-        name: Letter(nodes[name], data, secrets.token_hex(16)) for name, data in letters.items() if name in nodes
+        name: Outgoing(nodes[name], data, secrets.token_hex(16)) for name, data in messages.items() if name in nodes
     }
     if not outgoing:
         return
-    waiting: dict[str, tuple[str, Letter]] = {}
+    waiting: dict[str, tuple[str, Outgoing]] = {}
     try:
         ids = engine.send(list(outgoing.values()), deadline + _SLACK)
-        waiting.update((name, one) for name, one in zip(ids, outgoing.items(), strict=True) if name)
+        waiting.update((name, sent) for name, sent in zip(ids, outgoing.items(), strict=True) if name)
         while waiting and (left := end - time.monotonic()) > 0:
             for reply in engine.pull(list(waiting), min(left, MAX_WAIT)):
                 if reply.to not in waiting:
                     continue
-                device, letter = waiting.pop(reply.to)
-                if not secrets.compare_digest(reply.token, letter.token):
+                device, sent = waiting.pop(reply.to)
+                if not secrets.compare_digest(reply.token, sent.token):
                     _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
                 elif reply.data is None or len(reply.data) > max_bytes:
                     _log.warning("device %.16s sent no reply that could be used, or one that is too long", device)
                 elif time.monotonic() < end:
-                    yield Arrival(device, reply.data)
+                    yield DeviceReply(device, reply.data)
     finally:
-        engine.forget([letter for _, letter in waiting.values()])
+        engine.forget([sent for _, sent in waiting.values()])
 
 
 class FlowerRecommender:
@@ -162,10 +162,10 @@ class FlowerRecommender:
         """As in ``RecommenderTransport``."""
         return frozenset(self._nodes())
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """As in ``RecommenderTransport``. If the SuperLink dies meanwhile, who has not answered is silent."""
-        check_letters(letters, self._max_bytes)
-        return self._exchange(letters, deadline)
+        check_sizes(messages, self._max_bytes)
+        return self._exchange(messages, deadline)
 
     def close(self) -> None:
         """End the run and the SuperLink."""
@@ -178,9 +178,9 @@ class FlowerRecommender:
                 self._superlink.stop()
                 self._superlink = None
 
-    def _exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
+    def _exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         try:
-            yield from exchange_over(self._connected(), self._nodes(), letters, deadline, self._max_bytes)
+            yield from exchange_over(self._connected(), self._nodes(), messages, deadline, self._max_bytes)
         except TransportError as error:
             _log.warning("an exchange was cut short: %s", error)
             self._give_up_link()
@@ -206,7 +206,7 @@ class FlowerRecommender:
 
     def _connected(self) -> Link:
         """The connection, made again together with what it needs if something broke."""
-        from hdpmf.transport.flower_link import Link
+        from hdpmf.transport.flower.link import Link
 
         with self._guard:
             if self._closed.is_set():

@@ -15,8 +15,8 @@ import msgspec
 
 from hdpmf.errors import StorageError, TransportError
 from hdpmf.transport.certificates import Certificates
-from hdpmf.transport.extras import quiet_environment
-from hdpmf.transport.superlink_process import Settings
+from hdpmf.transport.flower.environment import quiet_environment
+from hdpmf.transport.flower.superlink_process import SuperLinkSettings
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
@@ -54,7 +54,7 @@ class SuperLink:
     ) -> None:
         self.secret = secrets.token_urlsafe(32)
         self.log = folder / "superlink.log"
-        settings = Settings(
+        settings = SuperLinkSettings(
             host=host,
             port=port,
             certificate=str(certificates.server),
@@ -70,7 +70,7 @@ class SuperLink:
             raise StorageError(f"could not write {self.log}: {error.strerror}") from error
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hdpmf.transport.superlink_process"],
+                [sys.executable, "-m", "hdpmf.transport.flower.superlink_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -113,7 +113,7 @@ class SuperLink:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def _wait_until_ready(self, settings: Settings) -> int:
+    def _wait_until_ready(self, settings: SuperLinkSettings) -> int:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise TransportError("the SuperLink has no pipes")

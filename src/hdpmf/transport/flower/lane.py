@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from hdpmf.transport.extras import needs_flower
-from hdpmf.transport.gate import App, Message, Receive, Scope, Send, read_body
+from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.gate import App, Message, Receive, Scope, Send, read_body
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class FastLane:
         self._flower = app
         fleet, runtime = fleet_handlers, runtime_handlers
         store = self._state().object_store
-        self._calls = {
+        self.calls = {
             "/v1/fleet/send-node-heartbeat": self._of_device(SendNodeHeartbeatRequest, fleet.send_node_heartbeat),
             "/v1/fleet/pull-messages": self._of_device(PullMessagesRequest, fleet.pull_messages, store=store),
             "/v1/fleet/push-messages": self._of_device(PushMessagesRequest, fleet.push_messages),
@@ -71,7 +71,7 @@ class FastLane:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        call = self._calls.get(scope["path"]) if scope["type"] == "http" else None
+        call = self.calls.get(scope["path"]) if scope["type"] == "http" else None
         if call is None:
             await self._app(scope, receive, send)
             return

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hdpmf.errors import TransportError
-from hdpmf.transport.extras import needs_flower
-from hdpmf.transport.flower_fleet import Answered, Letter, data_in_part, data_part
-from hdpmf.transport.flower_http import bounded_client, said_plainly
-from hdpmf.transport.gate import RING, SECRET_HEADER
+from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.gate import RING, SECRET_HEADER
+from hdpmf.transport.flower.http import bounded_client, said_plainly
+from hdpmf.transport.flower.messages import Incoming, Outgoing, bytes_in_part, data_part
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Link(HttpGrid):
         bundle: What the run is started with.
 
     Attributes:
-        leftover: Bytes, about, that unanswered letters and late replies take in the SuperLink's memory.
+        leftover: Bytes, about, that unanswered messages and late replies take in the SuperLink's memory.
     """
 
     def __init__(
@@ -155,17 +155,17 @@ class Link(HttpGrid):
             if not self._runtime_client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success:
                 raise TransportError("the SuperLink has ended the run")
 
-    def send(self, letters: Sequence[Letter], seconds: float) -> list[str]:
-        """Send letters that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
+    def send(self, outgoing: Sequence[Outgoing], seconds: float) -> list[str]:
+        """Send messages that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
         # Flower's messages take their run and sender from here when they are made.
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = self._identity
-        messages = [letter.as_message(seconds) for letter in letters]
+        messages = [message.to_flower(seconds) for message in outgoing]
         with said_plainly():
             ids = list(self.push_messages(messages))
             self._http.post(self._base + RING, content=b"")  # all parts are there: wake the devices
         return ids
 
-    def pull(self, ids: Iterable[str], wait: float) -> list[Answered]:
+    def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
         """Replies to the messages ``ids`` that have come since; waits up to ``wait`` seconds for one."""
         if self._incomplete:
             # Parts of a reply are still on their way, and the bell will not ring for them: ask again soon.
@@ -180,17 +180,17 @@ class Link(HttpGrid):
             if open_ids:
                 answer = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=open_ids))
                 self._incomplete += zip(answer.messages_list, answer.message_object_trees, strict=True)
-            complete: list[Answered] = []
-            self._incomplete = [one for one in self._incomplete if not self._fetched(*one, complete)]
+            complete: list[Incoming] = []
+            self._incomplete = [reply for reply in self._incomplete if not self._fetched(*reply, complete)]
         return complete
 
-    def _fetched(self, message: Any, tree: Any, complete: list[Answered]) -> bool:
+    def _fetched(self, message: Any, tree: Any, complete: list[Incoming]) -> bool:
         """Whether nothing more is to be done about a reply: it went to ``complete``, or it will never be whole."""
         meta = message.metadata
         try:
             part = data_part(tree)
         except ValueError:
-            complete.append(Answered(meta.reply_to_message_id, meta.group_id, None))
+            complete.append(Incoming(meta.reply_to_message_id, meta.group_id, None))
             return True
         answer = self._runtime_client.PullObject(
             PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
@@ -199,10 +199,10 @@ class Link(HttpGrid):
             return False  # the device is still sending it
         self._confirm(meta.message_id)
         try:
-            data = data_in_part(answer.object_content)
+            data = bytes_in_part(answer.object_content)
         except ValueError:
             data = None
-        complete.append(Answered(meta.reply_to_message_id, meta.group_id, data))
+        complete.append(Incoming(meta.reply_to_message_id, meta.group_id, data))
         return True
 
     def _confirm(self, message: str) -> None:
@@ -210,10 +210,10 @@ class Link(HttpGrid):
             ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=message)
         )
 
-    def forget(self, letters: Iterable[Letter]) -> None:
+    def forget(self, unanswered: Iterable[Outgoing]) -> None:
         """The exchange is over; what was not answered stays in the SuperLink's memory until the run ends."""
         self._incomplete = []
-        self.leftover += sum(max(len(one.data), _LEFT_REPLY) for one in letters)
+        self.leftover += sum(max(len(message.data), _LEFT_REPLY) for message in unanswered)
 
     def close(self) -> None:
         """End the run and hang up."""

@@ -14,21 +14,21 @@ from hdpmf.transport.interface import MAX_BYTES, Answer
 from hdpmf.transport.keys import NodeKey
 
 if TYPE_CHECKING:
-    from hdpmf.transport.flower_fleet import Fleet
+    from hdpmf.transport.flower.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
 HEARTBEAT = 10.0
 """Seconds between signs of life: the least that Flower allows. A crashed device can come back after twice as long."""
 
-_WAIT = 5.0  # how long one question for letters may take, and so how long ``stop`` may need to be noticed
+_WAIT = 5.0  # how long one question for messages may take, and so how long ``stop`` may need to be noticed
 _POLL = 0.1  # pause after an empty answer that came at once: a server that does not wait for us
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 
 
 class FlowerDevice:
-    """Answers letters that come over Flower.
+    """Answers messages that come over Flower.
 
     Args:
         address: ``host:port`` of the recommender.
@@ -57,7 +57,7 @@ class FlowerDevice:
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
         """As in ``DeviceTransport``: until ``stop``, whatever the network or the recommender do."""
-        from hdpmf.transport.flower_fleet import Fleet
+        from hdpmf.transport.flower.fleet import Fleet
 
         pause = _FIRST_PAUSE
         fleet: Fleet | None = None
@@ -74,31 +74,31 @@ class FlowerDevice:
                 ) as fleet:
                     self._say("connected to %s", self._address)
                     pause = _FIRST_PAUSE
-                    self._answer_letters(fleet, answer, stop)
+                    self._answer_messages(fleet, answer, stop)
             except TransportError as error:
                 self._say("%s; trying again", error)
                 # Not all at once: a thousand devices that were cut off together must not come back together.
                 stop.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _answer_letters(self, fleet: Fleet, answer: Answer, stop: threading.Event) -> None:
+    def _answer_messages(self, fleet: Fleet, answer: Answer, stop: threading.Event) -> None:
         with _Heart(fleet, self._heartbeat) as heart:
             while not stop.is_set():
                 heart.check()
                 asked = time.monotonic()
-                parcel = fleet.receive()
-                if parcel is not None:
-                    letter = fleet.open(parcel)
-                    if letter is not None:
-                        fleet.reply(parcel, self._reply_to(letter, answer))
+                pending = fleet.receive()
+                if pending is not None:
+                    data = fleet.open(pending)
+                    if data is not None:
+                        fleet.reply(pending, self._reply_to(data, answer))
                 elif time.monotonic() - asked < _POLL:
                     stop.wait(_POLL)
 
-    def _reply_to(self, letter: bytes, answer: Answer) -> bytes | None:
+    def _reply_to(self, message: bytes, answer: Answer) -> bytes | None:
         try:
-            reply = answer(letter)
+            reply = answer(message)
         except Exception as error:  # a fault of ours must not end the loop, and its text stays here
-            _log.error("a letter of %d bytes could not be answered (%s)", len(letter), type(error).__name__)
+            _log.error("a message of %d bytes could not be answered (%s)", len(message), type(error).__name__)
             return None
         if len(reply) > self._max_bytes:
             _log.error("a reply of %d bytes is longer than the limit of %d and stays here", len(reply), self._max_bytes)

@@ -28,12 +28,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SECRET_HEADER = "x-hdpmf-secret"  # noqa: S105 - a header's name
 RING = "/hdpmf/ring"
 ENVELOPE = 64 * 1024
-"""Bytes around a letter: the heads of its parts, and the request that carries one."""
+"""Bytes around a message: the heads of its parts, and the request that carries one."""
 MAX_WAIT = 20.0
 """Seconds that a question may wait: below every client's own patience for an answer (30)."""
 
 _FLEET = "/v1/fleet/"
-_DEVICE_CALLS = frozenset(
+DEVICE_CALLS = frozenset(
     _FLEET + name
     for name in (
         "activate-node",
@@ -46,8 +46,8 @@ _DEVICE_CALLS = frozenset(
         "confirm-message-received",
     )
 )
-_LETTERS = _FLEET + "pull-messages"
-_REPLIES = "/v1/runtime/pull-messages"
+TO_DEVICES = _FLEET + "pull-messages"
+TO_RECOMMENDER = "/v1/runtime/pull-messages"
 _ANSWERED = _FLEET + "confirm-message-received"  # the last call of a device in an exchange
 
 
@@ -64,7 +64,7 @@ class Gate:
         self._app = app
         self._secret = secret.encode("ascii")
         self._max_bytes = max_bytes
-        self._bells = {_LETTERS: _Bell(), _REPLIES: _Bell()}
+        self._bells = {TO_DEVICES: _Bell(), TO_RECOMMENDER: _Bell()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request (or the start and end of the server)."""
@@ -77,7 +77,7 @@ class Gate:
         headers = dict(scope["headers"])
         path = scope["path"]
         known = hmac.compare_digest(headers.get(SECRET_HEADER.encode(), b""), self._secret)
-        if not known and path not in _DEVICE_CALLS:
+        if not known and path not in DEVICE_CALLS:
             await _refuse(send, 404)
             return
         length = headers.get(b"content-length", b"0" if scope["method"] in ("GET", "HEAD") else b"")
@@ -86,14 +86,14 @@ class Gate:
         elif int(length) > self._max_bytes:
             await _refuse(send, 413)
         elif path == RING:
-            self._bells[_LETTERS].ring()
+            self._bells[TO_DEVICES].ring()
             await _refuse(send, 204)
         elif path in self._bells and (patience := _patience(headers)) > 0:
             await self._wait_for_mail(self._bells[path], patience, scope, receive, send)
         else:
             await self._app(scope, receive, send)
             if path == _ANSWERED:
-                self._bells[_REPLIES].ring()
+                self._bells[TO_RECOMMENDER].ring()
 
     async def _wait_for_mail(self, bell: _Bell, patience: float, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)

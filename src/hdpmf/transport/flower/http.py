@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from hdpmf.errors import TransportError
-from hdpmf.transport.extras import needs_flower
+from hdpmf.transport.flower.environment import needs_flower
 
 with needs_flower():
     import httpx
@@ -60,7 +60,7 @@ class _Bounded(httpx.SyncByteStream):
 
 @contextmanager
 def unless_run_is_over() -> Iterator[None]:
-    """A letter of a run that has ended needs no more attention, and the connection is as good as before."""
+    """A message of a run that has ended needs no more attention, and the connection is as good as before."""
     try:
         yield
     except httpx.HTTPStatusError as error:

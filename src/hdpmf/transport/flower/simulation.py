@@ -1,7 +1,7 @@
 """The same two ends on Flower's simulation engine, which spreads devices over the machines of a Ray cluster.
 
-A device is no process here: each letter goes to whichever worker is free, and the device is made for it, from what it
-keeps on disk. So whatever a device keeps in memory between two letters is lost, as after a crash. Sessions of secure
+A device is no process here: each message goes to whichever worker is free, and the device is made for it, from what it
+keeps on disk. So whatever a device keeps in memory between two messages is lost, as after a crash. Sessions of secure
 sums are such; runs in which the recommender sees messages are not affected.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hdpmf.errors import TransportError
-from hdpmf.transport.extras import needs, needs_flower
-from hdpmf.transport.interface import MAX_BYTES, Answer, Arrival, RecommenderTransport, check_letters
+from hdpmf.transport.extras import needs
+from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.interface import MAX_BYTES, Answer, DeviceReply, RecommenderTransport, check_sizes
 
 Result = TypeVar("Result")
 
@@ -35,7 +36,7 @@ def run_on_ray(
 
     Args:
         main: The recommender's side; runs in this process.
-        answer_of: Makes a device from its roster name, in a worker, for every letter anew. It travels to the workers
+        answer_of: Makes a device from its roster name, in a worker, for every message anew. It travels to the workers
             by pickle, so it should carry paths, not data.
         devices: Roster names.
         cpus_per_device: Of a worker; a machine with 8 takes 8 / ``cpus_per_device`` of them.
@@ -77,7 +78,7 @@ def _add_device(app: Any, answer_of: Callable[[str], Answer], devices: tuple[str
     def answer(message: Any, context: Any) -> Any:
         from flwr.app import Message
 
-        from hdpmf.transport.flower_fleet import bytes_of, record_of
+        from hdpmf.transport.flower.messages import bytes_of, record_of
 
         name = devices[int(context.node_config["partition-id"])]
         data = bytes_of(message)
@@ -95,7 +96,7 @@ class _SimulatedFleet:
         self._grid = grid
         self._nodes = self._wait_for(len(devices))
         # Flower numbers its nodes at random; which device is which, they have to say themselves.
-        told = {one.data.decode(): int(one.device) for one in self._call_the_roll()}
+        told = {reply.data.decode(): int(reply.device) for reply in self._call_the_roll()}
         if set(told) != set(devices):
             raise TransportError(f"{len(told)} of {len(devices)} simulated devices answered the roll-call")
         self._nodes = told
@@ -103,20 +104,20 @@ class _SimulatedFleet:
     def present(self) -> frozenset[str]:
         return frozenset(self._nodes)
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[Arrival]:
-        from hdpmf.transport.flower_recommender import exchange_over
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        from hdpmf.transport.flower.recommender import exchange_over
 
-        check_letters(letters, MAX_BYTES)
-        return exchange_over(self, self._nodes, letters, deadline, MAX_BYTES)
+        check_sizes(messages, MAX_BYTES)
+        return exchange_over(self, self._nodes, messages, deadline, MAX_BYTES)
 
     def close(self) -> None:
         self._nodes = {}
 
-    def send(self, letters: Sequence[Any], seconds: float) -> list[str]:
-        return list(self._grid.push_messages([letter.as_message(seconds) for letter in letters]))
+    def send(self, outgoing: Sequence[Any], seconds: float) -> list[str]:
+        return list(self._grid.push_messages([message.to_flower(seconds) for message in outgoing]))
 
     def pull(self, ids: Iterable[str], wait: float) -> list[Any]:
-        from hdpmf.transport.flower_fleet import Answered, bytes_of
+        from hdpmf.transport.flower.messages import Incoming, bytes_of
 
         end = time.monotonic() + wait
         while not (messages := list(self._grid.pull_messages(list(ids)))) and time.monotonic() < end:
@@ -125,10 +126,10 @@ class _SimulatedFleet:
         for message in messages:
             meta = message.metadata
             data = bytes_of(message) if message.has_content() else None
-            answered.append(Answered(meta.reply_to_message_id, meta.group_id, data))
+            answered.append(Incoming(meta.reply_to_message_id, meta.group_id, data))
         return answered
 
-    def forget(self, letters: Iterable[Any]) -> None:
+    def forget(self, unanswered: Iterable[Any]) -> None:
         pass
 
     def _wait_for(self, count: int) -> dict[str, int]:
@@ -138,5 +139,5 @@ class _SimulatedFleet:
             time.sleep(_LOOK_SECONDS)
         return {str(node): int(node) for node in nodes}
 
-    def _call_the_roll(self) -> Iterator[Arrival]:
+    def _call_the_roll(self) -> Iterator[DeviceReply]:
         return self.exchange(dict.fromkeys(self._nodes, _ROLL_CALL), _ROLL_CALL_SECONDS)

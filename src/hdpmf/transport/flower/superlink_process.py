@@ -1,4 +1,4 @@
-"""The SuperLink's own process: ``python -m hdpmf.transport.superlink_process``, started by ``superlink``.
+"""The SuperLink's own process: ``python -m hdpmf.transport.flower.superlink_process``, started by ``superlink``.
 
 Its settings come as one line of JSON on standard input, because the secret in them belongs neither in the arguments nor
 in the environment, which others on the machine can read. When it listens it answers with one line on standard output:
@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.transport.extras import needs_flower
-from hdpmf.transport.gate import Gate
+from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.gate import Gate
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a SuperLink is started with.
 
     Attributes:
@@ -45,12 +45,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def main() -> None:
     """Serve until standard input ends."""
-    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
+    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=SuperLinkSettings)
     with needs_flower():
         import uvicorn
 
-        from hdpmf.transport.flower_lane import FastLane
-        from hdpmf.transport.flower_link import superlink_app
+        from hdpmf.transport.flower.lane import FastLane
+        from hdpmf.transport.flower.link import superlink_app
     listener = _listen(settings.host, settings.port)
     superlink = FastLane(superlink_app(settings.shortest_heartbeat))
     gate = Gate(superlink, secret=settings.secret, max_bytes=settings.max_bytes)

@@ -18,9 +18,11 @@ from typing import Any, Self
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.certificates import check_authority
-from hdpmf.transport.extras import needs, needs_flower
-from hdpmf.transport.flower_http import bounded_client, said_plainly, unless_run_is_over
-from hdpmf.transport.gate import ENVELOPE
+from hdpmf.transport.extras import needs
+from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.gate import ENVELOPE
+from hdpmf.transport.flower.http import bounded_client, said_plainly, unless_run_is_over
+from hdpmf.transport.flower.messages import bytes_in_part, data_part, record_of
 from hdpmf.transport.keys import NodeKey
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ with needs("cryptography"):
     from cryptography.hazmat.primitives.hashes import SHA256
 
 with needs_flower():
-    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.app import Message
     from flwr.app.error import Error
     from flwr.app.message import remove_content_from_message
     from flwr.common.constant import TIMESTAMP_HEADER, ErrorCode
@@ -52,49 +54,15 @@ with needs_flower():
     )
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-MESSAGE_TYPE = "query"
-RECORD = "letter"
-FIELD = "data"
-
 _NO_ANSWER = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason="")  # why is the device's own affair
 _GOODBYE_SECONDS = 2.0
-_DEPTH = 8
 _UPLOAD_TRIES = 200
 _UPLOAD_PAUSE = 0.05
 
 
 @dataclass(frozen=True)
-class Letter:
-    """What the recommender sends to one device.
-
-    Attributes:
-        node: Flower's number of the device.
-        data: The letter.
-        token: Drawn for this letter; a reply has to carry it. Flower lets any enrolled device reply in another's
-            name to a message whose id it knows, and the id is a hash of what is in the message.
-    """
-
-    node: int
-    data: bytes
-    token: str
-
-    def as_message(self, seconds: float) -> Any:
-        """As Flower carries it; forgotten after ``seconds``."""
-        return Message(record_of(self.data), self.node, MESSAGE_TYPE, ttl=seconds, group_id=self.token)
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A reply, as the recommender gets it: to which message, with which token, and its bytes (None: none of ours)."""
-
-    to: str
-    token: str
-    data: bytes | None
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """A letter that waits on the server: what it answers to, and which objects it is made of."""
+class Pending:
+    """A message that waits on the server: its metadata, and which objects it is made of."""
 
     message: Any
     tree: Any
@@ -108,8 +76,8 @@ class Fleet:
         authority: The recommender's authority (PEM), as it was handed over at enrolment; nothing else is trusted.
         key: The device's key for the engine.
         heartbeat: Seconds between signs of life. The server gives up on a device after twice as much.
-        wait: Seconds that the server may keep a question for letters, where it can.
-        max_bytes: Of a letter or a reply.
+        wait: Seconds that the server may keep a question for messages, where it can.
+        max_bytes: Of a message or a reply.
         before: The connection before this one, if the network failed it: as long as the server cannot have noticed,
             it is taken up again.
 
@@ -185,36 +153,36 @@ class Fleet:
             raise TransportError("the recommender does not know this connection any more")
         self._alive = now
 
-    def receive(self) -> Parcel | None:
-        """The next letter; None if there is none (a server of ours then has waited for one)."""
+    def receive(self) -> Pending | None:
+        """The next message; None if there is none (a server of ours then has waited for one)."""
         with said_plainly():
             answer = self._client.PullMessages(PullMessagesRequest(node=self._node))
             if not answer.messages_list or len(answer.message_object_trees) != len(answer.messages_list):
                 return None
-            return Parcel(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+            return Pending(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
 
-    def open(self, parcel: Parcel) -> bytes | None:
-        """The letter's bytes; None if it was withdrawn, because its time is over."""
+    def open(self, pending: Pending) -> bytes | None:
+        """The message's bytes; None if it was withdrawn, because its time is over."""
         data = None
         with said_plainly(), unless_run_is_over():
-            part = self._fetch(parcel.message.metadata.run_id, data_part(parcel.tree))
-            data = None if part is None else data_in_part(part)
+            part = self._fetch(pending.message.metadata.run_id, data_part(pending.tree))
+            data = None if part is None else bytes_in_part(part)
         if data is not None and len(data) > self._limit:
-            raise TransportError(f"a letter of {len(data)} bytes is longer than the limit of {self._limit}")
+            raise TransportError(f"a message of {len(data)} bytes is longer than the limit of {self._limit}")
         return data
 
-    def reply(self, parcel: Parcel, data: bytes | None) -> None:
-        """Answer a letter; with None, say that there will be no answer, so that nobody waits for one."""
-        run = parcel.message.metadata.run_id
+    def reply(self, pending: Pending, data: bytes | None) -> None:
+        """Answer a message; with None, say that there will be no answer, so that nobody waits for one."""
+        run = pending.message.metadata.run_id
         with said_plainly(), unless_run_is_over():
             if data is None:
-                self._push(run, Message(_NO_ANSWER, reply_to=parcel.message))
+                self._push(run, Message(_NO_ANSWER, reply_to=pending.message))
             else:
-                record = record_of(data, parcel.message.metadata.group_id)
-                self._push(run, Message(record, reply_to=parcel.message))
+                record = record_of(data, pending.message.metadata.group_id)
+                self._push(run, Message(record, reply_to=pending.message))
             self._client.ConfirmMessageReceived(
                 ConfirmMessageReceivedRequest(
-                    node=self._node, run_id=run, message_object_id=parcel.message.metadata.message_id
+                    node=self._node, run_id=run, message_object_id=pending.message.metadata.message_id
                 )
             )
 
@@ -277,43 +245,3 @@ class _Signature:
             }
         )
         return call_next(context)
-
-
-def record_of(data: bytes, token: str = "") -> Any:
-    """A letter or reply as Flower carries it.
-
-    Flower names parts by their hash and keeps equal ones once. For a letter to many devices that is welcome. A reply
-    has its token in it, because two equal replies must not be taken for one that is already there.
-    """
-    return RecordDict({RECORD: ConfigRecord({FIELD: data, "token": token})})
-
-
-def bytes_of(message: Any) -> bytes:
-    """The bytes in a whole message; ValueError if there are none."""
-    record = message.content.config_records.get(RECORD)
-    data = None if record is None else record.get(FIELD)
-    if not isinstance(data, bytes):
-        raise ValueError("not a message of ours")
-    return data
-
-
-def data_part(tree: Any) -> str:
-    """Name of the part of a message that has the bytes: the message has one record, which has one set of values.
-
-    The other two parts say nothing that is not known by now, so nobody fetches them.
-    """
-    for _ in range(_DEPTH):
-        if not tree.children:
-            return str(tree.object_id)
-        if len(tree.children) > 1:
-            break
-        tree = tree.children[0]
-    raise ValueError("not a message of ours")
-
-
-def data_in_part(part: bytes) -> bytes:
-    """The bytes in that part; ValueError if there are none."""
-    data = ConfigRecord.inflate(part).get(FIELD)
-    if not isinstance(data, bytes):
-        raise ValueError("not a message of ours")
-    return data
