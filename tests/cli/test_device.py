@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.cli.device_join import _pin_roster
+from hdpmf.cli.device.join import _pin_roster
 from hdpmf.device import vault
 from hdpmf.device.ledger import Entry
 from hdpmf.device.local_model import LocalModel, keep_model
@@ -413,7 +413,7 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     far_too_much = Terms(method="hdp-sum", view="sums", epsilon=9.0, rounds=1, catalogue=facts.catalogue, users=100,
                          minimum=50)  # fmt: skip
     letters = _Letters([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
-    monkeypatch.setattr("hdpmf.cli.device_join._transport", lambda store, where: letters)
+    monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: letters)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
     roster = _roster(path, call)
     given = ("--ca", authority, "--roster", roster)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli import doctor as doctor_module
-from hdpmf.cli.options import DATASET_NAMES, METHOD_NAMES
 from hdpmf.cli.plot import accuracy_png
+from hdpmf.cli.shared.options import DATASET_NAMES, METHOD_NAMES
 
 from .conftest import Call
 

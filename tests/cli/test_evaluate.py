@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf import PrivacySpec, PrivacyWeights, make_model, read_split
-from hdpmf.cli.options import METHOD_NAMES
+from hdpmf.cli.shared.options import METHOD_NAMES
 
 from .conftest import Call
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hdpmf import errors
-from hdpmf.cli import evaluate as evaluate_module
-from hdpmf.cli import inputs, main, options
+from hdpmf.cli import main
+from hdpmf.cli.model import evaluate as evaluate_module
+from hdpmf.cli.shared import inputs, options
 from hdpmf.models import METHODS
 from hdpmf.ratings import dataset_names
 
@@ -108,7 +109,7 @@ def test_an_interrupt_ends_with_130_and_one_line(call: Call, monkeypatch: pytest
 
 def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
     code = (
-        "from hdpmf.cli import inputs, main\n"
+        "from hdpmf.cli import main\nfrom hdpmf.cli.shared import inputs\n"
         "def bug(self):\n"
         "    secret = 'rating 4.25'\n"
         "    raise RuntimeError('a bug')\n"

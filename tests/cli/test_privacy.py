@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Call
 
-from hdpmf.cli import options, privacy, privacy_words
+from hdpmf.cli.privacy import explain as privacy
+from hdpmf.cli.privacy import words as privacy_words
+from hdpmf.cli.shared import options
 from hdpmf.models import METHODS
 from hdpmf.privacy import PrivacySpec, accounting
 from hdpmf.privacy.accounting.people import noise_budget, people, quantile

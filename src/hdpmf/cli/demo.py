@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli import options
-from hdpmf.cli.output import (
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import (
     claim_fields,
     claim_sentence,
     hdpmf_version,

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from hdpmf.cli import options
-from hdpmf.cli.output import print_json, print_lines, print_table
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import print_json, print_lines, print_table
 
 _SHOWN = ("hdpmf", "numpy", "scipy", "numba", "polars", "msgspec", "safetensors", "matplotlib", "typer", "rich")
 
@@ -63,7 +63,7 @@ def doctor(json: options.Json = False) -> None:
 
 def examine() -> dict[str, Any]:
     """Everything that ``doctor`` knows, as plain values."""
-    from hdpmf.cli.data import listed
+    from hdpmf.cli.data.app import listed
     from hdpmf.gpu.device import explain
     from hdpmf.kernels.threads import available_cores
     from hdpmf.ratings import cache_folder

@@ -19,14 +19,22 @@ from typing import Annotated, Any
 
 import typer
 
-from hdpmf.cli import audit, data, device, experiment, federate, paper, prior, privacy, recommender
+from hdpmf.cli.audit.app import app as audit_app
+from hdpmf.cli.data.app import app as data_app
 from hdpmf.cli.demo import demo
+from hdpmf.cli.device.app import app as device_app
 from hdpmf.cli.doctor import doctor
-from hdpmf.cli.evaluate import evaluate
-from hdpmf.cli.output import clean, hdpmf_version, print_json
-from hdpmf.cli.recommend import recommend
-from hdpmf.cli.train import train
-from hdpmf.cli.tune import tune
+from hdpmf.cli.experiment.app import app as experiment_app
+from hdpmf.cli.federate.app import app as federate_app
+from hdpmf.cli.model.evaluate import evaluate
+from hdpmf.cli.model.recommend import recommend
+from hdpmf.cli.model.train import train
+from hdpmf.cli.model.tune import tune
+from hdpmf.cli.paper.app import app as paper_app
+from hdpmf.cli.prior.app import app as prior_app
+from hdpmf.cli.privacy.app import app as privacy_app
+from hdpmf.cli.recommender.app import app as recommender_app
+from hdpmf.cli.shared.output import clean, hdpmf_version, print_json
 from hdpmf.errors import HdpmfError, StorageError
 
 EPILOG = (
@@ -67,19 +75,19 @@ def _common(
 
 
 # The commands, in the order that help shows them. A new one is a module of its own and a line here.
-app.add_typer(data.app, name="data")
+app.add_typer(data_app, name="data")
 app.command()(train)
 app.command()(evaluate)
 app.command()(recommend)
 app.command()(tune)
-app.add_typer(device.app, name="device")
-app.add_typer(privacy.app, name="privacy")
-app.add_typer(prior.app, name="prior")
-app.add_typer(audit.app, name="audit")
-app.add_typer(federate.app, name="federate")
-app.add_typer(recommender.app, name="recommender")
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(paper.app, name="paper")
+app.add_typer(device_app, name="device")
+app.add_typer(privacy_app, name="privacy")
+app.add_typer(prior_app, name="prior")
+app.add_typer(audit_app, name="audit")
+app.add_typer(federate_app, name="federate")
+app.add_typer(recommender_app, name="recommender")
+app.add_typer(experiment_app, name="experiment")
+app.add_typer(paper_app, name="paper")
 app.command()(demo)
 app.command()(doctor)
 

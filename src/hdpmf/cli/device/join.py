@@ -1,0 +1,196 @@
+"""``hdpmf device join``: answer a recommender, with the code that is installed here and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import clean, hdpmf_version, note, print_json, print_lines
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.device.store import DeviceStore
+    from hdpmf.transport import DeviceTransport
+
+
+def join(
+    path: StorePath,
+    address: Annotated[
+        str | None, typer.Argument(metavar="[HOST:PORT]", help="The recommender; the one of last time by default.")
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", metavar="FILE", help="The recommender's authority (PEM), pinned from then on."),
+    ] = None,
+    roster: Annotated[
+        Path | None,
+        typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned from then on."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
+    passphrase_file: PassphraseFile = None,
+    json: options.Json = False,
+) -> None:
+    """Connect to a recommender and answer it, within the policy, until interrupted.
+
+    The device decides what it sends; the ledger has it before it leaves. Authority and roster are pinned the first
+    time. Compare the roster's digest with other participants, in a way that does not go through the recommender.
+    """
+    with open_store(path, passphrase_file, serving=True) as store:
+        where = _pin(store, address, ca, roster)
+        transport = _transport(store, where)
+        note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
+        with _log_to_stderr(), _stopped_by_signals() as stop:
+            runs, letters = _answer(store, where, transport, stop, once)
+        entries = len(store.ledger.entries())
+    if json:
+        facts = {"address": where, "letters": letters, "runs": runs, "ledger_entries": entries}
+        print_json({**facts, "hdpmf_version": hdpmf_version()})
+        return
+    print_lines(
+        f"Answered {letters} letters; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",
+        f"What was sent: hdpmf device ledger {path}. What to watch: hdpmf device recommend {path}",
+    )
+
+
+def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path | None) -> str:
+    """Pin what is given, and say what is pinned; the recommender's address."""
+    from hdpmf.transport.certificates import check_authority
+    from hdpmf.transport.flower.device import check_address
+
+    known = store.get("address")
+    if address is None:
+        if known is None:
+            raise ConfigError("say where the recommender is: hdpmf device join STORE HOST:PORT --ca FILE --roster FILE")
+        address = known.decode()
+    check_address(address)
+    with store.transaction():
+        store.put("address", address.encode())
+        if ca is not None:
+            authority = _read(ca, "the recommender's authority")
+            check_authority(authority)
+            store.put("authority", authority)
+        elif store.get("authority") is None:
+            raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
+        if roster is not None:
+            _pin_roster(store, _read(roster, "the roster"))
+        elif store.roster is None:
+            raise ConfigError("give the roster once, with --roster FILE; then it is pinned")
+    pinned, digest = store.roster, store.get("roster-digest")
+    if pinned is not None and digest is not None:
+        note(
+            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest.decode()}. Compare it with "
+            "other participants, not through the recommender."
+        )
+    return address
+
+
+def _pin_roster(store: DeviceStore, data: bytes) -> None:
+    from hdpmf.service.enrolment import Enrolled
+
+    enrolled = Enrolled.from_json(data)
+    before = store.get("roster-digest")
+    store.pin_roster([bytes.fromhex(one.identity) for one in enrolled.cards], [one.users for one in enrolled.cards])
+    store.put("roster-digest", enrolled.digest.encode())
+    if before is not None and before.decode() != enrolled.digest:
+        note(f"The roster is another one than before (its digest was {before.decode()}).")
+
+
+def _transport(store: DeviceStore, address: str) -> DeviceTransport:
+    from hdpmf.transport.flower.device import FlowerDevice
+    from hdpmf.transport.keys import NodeKey
+
+    authority, key = store.get("authority"), store.get("node-key")
+    if authority is None or key is None:
+        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
+    return FlowerDevice(address, authority, NodeKey.from_bytes(key))
+
+
+def _answer(
+    store: DeviceStore, recommender: str, transport: DeviceTransport, stop: threading.Event, once: bool
+) -> tuple[list[str], int]:
+    """Answer until stopped; the runs that ended with a model, and how many letters were answered."""
+    from hdpmf.device.agent import DeviceAgent
+    from hdpmf.device.local_model import kept_model
+
+    agent = DeviceAgent(store, recommender=recommender, log=note)
+    ended: list[str] = []
+    letters = 0
+
+    def latest() -> str | None:
+        model = kept_model(store)
+        return None if model is None else model.run
+
+    last = latest()
+
+    def answer(data: bytes) -> bytes:
+        nonlocal letters, last
+        reply = agent.answer(data)
+        letters += 1
+        now = latest()
+        if now is not None and now != last:
+            last = now
+            ended.append(now)
+            note(f"Run {now[:8]} has ended; its model is here.")
+            if once:
+                stop.set()
+        return reply
+
+    transport.serve(answer, stop)
+    return ended, letters
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM (a service manager) and the first Ctrl-C set; the second Ctrl-C interrupts."""
+    stop = threading.Event()
+    before: dict[signal.Signals, Callable[..., object] | int | None] = {}
+
+    def end(number: int, frame: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        before[one] = signal.signal(one, end)
+    try:
+        yield stop
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def _log_to_stderr() -> Iterator[None]:
+    """What the device's own log says, for its owner."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(message)s"))
+    ours = logging.getLogger("hdpmf")
+    level = ours.level
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return clean(super().format(record))
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {what} from {path}: {error.strerror}") from None

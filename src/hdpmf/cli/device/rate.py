@@ -1,0 +1,154 @@
+"""``hdpmf device rate``: ratings and privacy weights, typed, listed, removed, or from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.device.store import PassphraseFile, StorePath, User, open_store
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.device.store import DeviceStore
+
+_MOST_FOUND = 50
+
+
+def rate(
+    path: StorePath,
+    item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="The item's id.")] = None,
+    value: Annotated[float | None, typer.Argument(metavar="[VALUE]", help="Your rating of it.")] = None,
+    user: User = "me",
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            "--weight",
+            metavar="W",
+            help="Privacy weight of ITEM, or, without ITEM, yours: above 0, at most 1, which allows all of epsilon.",
+        ),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the rating of ITEM out.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Print all ratings.")] = False,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="TEXT", help="Print items of the catalogue with TEXT in the title."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Add all ratings of a file, for a silo's users.")
+    ] = None,
+    scale: options.Scale = None,
+    column: options.Columns = None,
+    passphrase_file: PassphraseFile = None,
+    json: options.Json = False,
+) -> None:
+    """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
+    typed = item is not None and (value is not None or remove or weight is not None)
+    ways = [typed, item is None and weight is not None, show, search is not None, file is not None]
+    if sum(ways) != 1 or (remove and value is not None):
+        raise ConfigError(
+            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, --search TEXT, --from FILE"
+        )
+    if file is None and (scale is not None or column):
+        raise ConfigError("--scale and --column describe the file of --from")
+    with open_store(path, passphrase_file) as store:
+        if show:
+            _list(store, json)
+        elif search is not None:
+            _search(store, search, json)
+        else:
+            if file is not None:
+                said = _bulk(store, file, scale, column)
+            else:
+                said = _one(store, item, value, user, weight, remove)
+            if json:
+                print_json({**said, "ratings": store.n_ratings, "hdpmf_version": hdpmf_version()})
+            else:
+                print_lines(f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent.")
+
+
+def _one(
+    store: DeviceStore, item: str | None, value: float | None, user: str, weight: float | None, remove: bool
+) -> dict[str, Any]:
+    with store.transaction():
+        if remove and item is not None:
+            store.remove(item, user=user)
+            return {"done": "Removed. What it has spent stays spent"}
+        if value is not None and item is not None:
+            store.rate(item, value, user=user)
+        if weight is not None:
+            if item is None:
+                store.set_weight(user=user, beta=weight)
+            else:
+                store.set_weight(item=item, gamma=weight)
+    catalogue = store.pinned_catalogue
+    if catalogue is not None and item is not None and item not in catalogue.positions:
+        note("The catalogue does not have this item: the rating is kept, but not used.")
+    return {"done": "Rated" if value is not None else "Weighed"}
+
+
+def _bulk(
+    store: DeviceStore, file: Path, scale: tuple[float, float] | None, columns: list[str] | None
+) -> dict[str, Any]:
+    from hdpmf.cli.shared.inputs import Source
+    from hdpmf.ratings import Ratings
+
+    catalogue = store.pinned_catalogue
+    if scale is None and catalogue is not None:
+        scale = (catalogue.known.scale.low, catalogue.known.scale.high)
+    ratings: Ratings = Source(file, None, scale, columns).load()
+    store.add(ratings)
+    return {"done": f"Added {len(ratings)} ratings of {len(set(ratings.user_codes.tolist()))} users", "file": str(file)}
+
+
+def _list(store: DeviceStore, json: bool) -> None:
+    records = store.records()
+    titles = _titles(store)
+
+    if json:
+        items = [
+            {
+                "user": one.user,
+                "item": one.item,
+                "title": titles.get(one.item),
+                "value": one.value,
+                "weight": one.weight,
+            }
+            for one in records
+        ]
+        print_json({"ratings": items, "hdpmf_version": hdpmf_version()})
+        return
+    rows = [
+        (
+            one.user,
+            one.item,
+            f"{one.value:g}",
+            f"{one.weight:.3g}",
+            titles.get(one.item, ""),
+        )
+        for one in records
+    ]
+    print_table(("user", "item", "rating", "weight", "title"), rows, numeric=("rating", "weight"))
+
+
+def _search(store: DeviceStore, text: str, json: bool) -> None:
+    titles = _titles(store)
+    if not titles:
+        raise ConfigError("there are no titles to search: no catalogue is pinned yet, or it has none")
+    wanted = text.casefold()
+    found = [(item, title) for item, title in titles.items() if wanted in title.casefold()]
+    if json:
+        items = [{"item": item, "title": title} for item, title in found]
+        print_json({"items": items, "hdpmf_version": hdpmf_version()})
+        return
+    print_table(("item", "title"), found[:_MOST_FOUND])
+    if len(found) > _MOST_FOUND:
+        note(f"{len(found) - _MOST_FOUND} more; say more of the title.")
+
+
+def _titles(store: DeviceStore) -> dict[str, str]:
+    table = store.catalogue
+    return {} if table is None else dict(zip(table.ids, table.titles, strict=False))

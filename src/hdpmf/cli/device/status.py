@@ -1,0 +1,126 @@
+"""``hdpmf device status``, and the card that a device shows to be enrolled."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines
+
+if TYPE_CHECKING:
+    from hdpmf.device.store import DeviceStore
+    from hdpmf.protocol.federation import DeviceCard
+
+
+def status(
+    path: StorePath,
+    card: Annotated[
+        Path | None, typer.Option("--card", metavar="FILE", help="Write the device's card once more.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    json: options.Json = False,
+) -> None:
+    """Say what this device is, what it holds, and what its ratings have left to spend."""
+    with open_store(path, passphrase_file) as store:
+        from hdpmf.device.card import card_of
+
+        if card is not None:
+            write_card(card_of(store), card)
+        facts = _facts(store)
+    if json:
+        print_json({"store": str(path), **facts, "hdpmf_version": hdpmf_version()})
+        return
+    print_lines(*_words(path, facts))
+
+
+def write_card(card: DeviceCard, target: Path) -> None:
+    """The card as a file."""
+    import msgspec
+
+    from hdpmf.files import atomic_write
+
+    atomic_write(target, msgspec.json.format(msgspec.json.encode(card), indent=1) + b"\n")
+
+
+def _facts(store: DeviceStore) -> dict[str, Any]:
+    from hdpmf.device.local_model import kept_model
+    from hdpmf.device.run_state import open_runs
+
+    catalogue, roster, model = store.pinned_catalogue, store.roster, kept_model(store)
+    total, name, address = store.ledger.spent_total(), store.get("name"), store.get("address")
+    digest = store.get("roster-digest")
+    facts: dict[str, Any] = {
+        "name": None if name is None else name.decode(),
+        "identity": store.identity.public.hex(),
+        "users": store.users,
+        "encrypted": store.encrypted,
+        "ratings": store.n_ratings,
+        "address": None if address is None else address.decode(),
+        "roster": None,
+        "catalogue": None,
+        "budget": None,
+        "spent_total": total if math.isfinite(total) else None,
+        "unprotected": math.isinf(total),
+        "ledger_entries": len(store.ledger.entries()),
+        "runs_under_way": [run.hex() for run in open_runs(store)],
+        "model": None if model is None else {"run": model.run, "method": model.method, "view": model.view},
+    }
+    if roster is not None:
+        told = None if digest is None else digest.decode()
+        facts["roster"] = {"devices": len(roster), "users": roster.n_users, "digest": told}
+    if catalogue is not None:
+        ratings, weights, policy = store.ratings(), store.weights(), store.policy
+        left = store.ledger.remaining(ratings, weights, policy)
+        fresh = left >= weights.for_ratings(ratings) * policy.epsilon
+        facts["catalogue"] = {
+            "items": len(catalogue.positions),
+            "scale": [catalogue.known.scale.low, catalogue.known.scale.high],
+            "fingerprint": catalogue.known.fingerprint,
+            "ratings_left_out": store.n_left_out,
+        }
+        facts["budget"] = {
+            "epsilon": policy.epsilon,
+            "untouched": int(fresh.sum()),
+            "partly_spent": int(((left > 1e-9) & ~fresh).sum()),
+            "spent": int((left <= 1e-9).sum()),
+        }
+    return facts
+
+
+def _words(path: Path, facts: dict[str, Any]) -> list[str]:
+    catalogue, roster, budget, model = (facts[name] for name in ("catalogue", "roster", "budget", "model"))
+    sealed = "encrypted" if facts["encrypted"] else "not encrypted"
+    lines = [
+        f"{path}: {facts['name'] or 'a device'} for {facts['users']} user{'s' if facts['users'] > 1 else ''}, {sealed}",
+        f"Identity: {facts['identity']}",
+        f"Recommender: {facts['address'] or 'none yet (hdpmf device join)'}",
+        "Roster: none pinned"
+        if roster is None
+        else f"Roster: {roster['devices']} devices for {roster['users']} users, digest {roster['digest']}",
+        f"Ratings: {facts['ratings']}",
+    ]
+    if catalogue is None:
+        lines.append("Catalogue: none yet; it comes with the first conversation")
+    else:
+        low, high = catalogue["scale"]
+        out = catalogue["ratings_left_out"]
+        lines.append(
+            f"Catalogue: {catalogue['items']} items rated {low:g} to {high:g}"
+            + (f"; {out} of your ratings are not of it and stay unused" if out else "")
+        )
+    if budget is not None:
+        lines.append(
+            f"Budget (epsilon {budget['epsilon']:g} times a rating's weight, for its whole life): "
+            f"{budget['untouched']} ratings untouched, {budget['partly_spent']} partly spent, {budget['spent']} spent"
+        )
+    whose = "your" if facts["users"] == 1 else "of the user who has spent most, the"
+    spent = "without any protection" if facts["unprotected"] else f"epsilon {facts['spent_total']:.4g} in all"
+    lines.append(f"Ledger: {facts['ledger_entries']} entries; {whose} ratings have spent {spent}")
+    lines.append(f"Under way: {', '.join(facts['runs_under_way']) or 'no run'}")
+    lines.append("Model: none yet" if model is None else f"Model: {model['method']} of run {model['run']}")
+    return lines

@@ -1,0 +1,93 @@
+"""``hdpmf experiment``: run an experiment that a TOML file describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.running import (
+    Backend,
+    Jobs,
+    cell_fields,
+    command_line,
+    done_fields,
+    print_cells,
+    print_claims,
+    run_and_summarise,
+)
+
+app = typer.Typer(help="Experiments of your own, described in a TOML file.")
+
+
+@app.command("run")
+def run_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there.")
+    ] = Path("out") / "experiment",
+    jobs: Jobs = None,
+    backend: Backend = "loky",
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Run an experiment: cross-validation, then every method on every seed; all cores, resumable."""
+    from hdpmf.experiments import read_experiment, resolve
+
+    experiment, files = resolve(read_experiment(file), file.parent)
+    words = {"jobs": jobs, "backend": backend, "device": None if device == "auto" else device}
+    done, cells = run_and_summarise(
+        [experiment],
+        files,
+        out,
+        jobs=jobs,
+        backend=backend,
+        device=device,
+        command=command_line("hdpmf", "experiment", "run", file, out=out, **words),
+        public_command=command_line("hdpmf", "experiment", "run", file.name, **words),
+    )
+    if json:
+        print_json(
+            {
+                "experiment": experiment.name,
+                "out": str(out),
+                "cells": [cell_fields(cell) for cell in cells.get(experiment.name, ())],
+                **done_fields(done),
+                "hdpmf_version": hdpmf_version(),
+            }
+        )
+        return
+    print_cells(experiment, cells.get(experiment.name, []))
+    print_claims(cells.get(experiment.name, ()))
+    print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
+
+
+@app.command("list")
+def list_experiments(json: options.Json = False) -> None:
+    """List the paper's experiments; their TOML files are examples to start from."""
+    from hdpmf.experiments import expected_runs, paper
+
+    rows = []
+    for name in paper.NAMES:
+        one = paper.experiment(name)
+        rows.append(
+            {
+                "name": name,
+                "title": one.title,
+                "reference": one.reference,
+                "datasets": list(one.datasets),
+                "runs": len(expected_runs([one])),
+            }
+        )
+    if json:
+        print_json({"experiments": rows})
+        return
+    print_table(
+        ("name", "title", "where", "runs"),
+        [(str(row["name"]), str(row["title"]), str(row["reference"]), str(row["runs"])) for row in rows],
+        numeric=("runs",),
+    )
+    print_lines("run them with: hdpmf paper run --experiment NAME")

@@ -1,0 +1,125 @@
+"""``hdpmf federate demo``: a recommender and devices as real processes on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.recommender.serve import Labels, Method, Prior, Rounds, SecureSum, run_settings
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.federation.demo import DemoResult
+    from hdpmf.ratings import Ratings
+
+_WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
+_HELD_OUT = 5
+_SHARE = 0.75  # of the users must be in every round
+
+
+def demo(
+    method: Method = "hdp-sum",
+    devices: Annotated[
+        int,
+        typer.Option(
+            "--devices",
+            metavar="N",
+            min=3,
+            help="Device processes; users are dealt to them.",
+            rich_help_panel=options.DATA_PANEL,
+        ),
+    ] = 8,
+    data: options.DatasetName = None,
+    rounds: Rounds = None,
+    secure_sum: SecureSum = None,
+    labels: Labels = False,
+    prior: Prior = None,
+    epsilon: options.Epsilon = 1.0,
+    factors: options.Factors = 10,
+    lr: options.LearningRate = None,
+    reg: options.Reg = 0.01,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="FOLDER",
+            help="Leave certificates, stores, ledgers, logs and the model there.",
+            rich_help_panel=options.RUN_PANEL,
+        ),
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Start a recommender and devices as separate processes with TLS, train, measure, and clean up.
+
+    Without --data the users are those of a made-up world.
+    """  # fmt: skip
+    from hdpmf.federation.demo import run_demo
+    from hdpmf.privacy import PrivacySpec
+    from hdpmf.ratings import load_dataset
+
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise ConfigError(f"{keep} is not empty; give --keep a new folder")
+    ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
+    train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
+    settings = run_settings(
+        method, secure_sum, 20 if rounds is None and method not in ("hdp-sum", "hdp-bit", "hdpmf-paid") else rounds,
+        int(_SHARE * train.n_users), epsilon, factors, lr, reg, train.n_users, labels=labels, prior=prior,
+    )  # fmt: skip
+    weights = PrivacySpec().draw(train, rng=seed)
+    with _place(keep) as folder, progress_bar("training", settings.rounds) as advance:
+
+        def progress(state: Mapping[str, Any]) -> None:
+            advance(min(int(state["number"]), settings.rounds), settings.rounds)
+
+        result = run_demo(
+            train, test, weights, settings, folder, devices=devices, seed=seed, say=note, progress=progress
+        )
+    _report(result, ratings, keep, json)
+
+
+@contextmanager
+def _place(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="hdpmf-federation-") as folder:
+        yield Path(folder)
+
+
+def _report(result: DemoResult, ratings: Ratings, keep: Path | None, json: bool) -> None:
+    if json:
+        kept = None if keep is None else str(keep)
+        print_json({**result.as_dict(), "data": ratings.name, "folder": kept, "hdpmf_version": hdpmf_version()})
+        return
+    from hdpmf.progress import size
+
+    print_table(
+        ("method", "MSE", "MAE"),
+        [
+            (f"{result.method}, {result.devices} devices", f"{result.mse:.4f}", f"{result.mae:.4f}"),
+            (f"{result.method}, library, one process", f"{result.library_mse:.4f}", f"{result.library_mae:.4f}"),
+            ("user mean (nothing is sent)", f"{result.user_mean_mse:.4f}", ""),
+        ],
+        numeric=("MSE", "MAE"),
+        title=f"{ratings.name}: {result.users:,} users on {result.devices} devices, {result.rounds} rounds, "
+        f"{result.n:,} ratings to test on",
+        strong=(0,),
+    )
+    print_lines(
+        f"{result.seconds_per_round:.2f} s per round (median), {result.seconds:.1f} s in all; "
+        f"{size(result.bytes_per_device)} per device in the whole run; {sum(result.refusals.values())} refusals",
+        *result.statement,
+    )
+    if keep is not None:
+        print_lines(
+            f"everything is in {keep}: try hdpmf device ledger {keep / 'devices' / '0.sqlite'}, and "
+            f"hdpmf recommender status {keep / 'recommender'}"
+        )

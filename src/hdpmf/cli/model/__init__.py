@@ -1,0 +1,1 @@
+"""``hdpmf train``, ``evaluate``, ``recommend`` and ``tune``."""

@@ -1,0 +1,231 @@
+"""``hdpmf recommender``: set up a recommender that nobody has to trust, enrol devices, run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.recommender.serve import serve
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import print_json, print_lines, print_table
+from hdpmf.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from hdpmf.protocol import CatalogueTable
+    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.service.folder import ServiceFolder
+
+app = typer.Typer(help="The recommender, which nobody has to trust: set it up, enrol devices, run it.")
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    name: Annotated[str, typer.Option("--name", help="What people know it by.")] = "recommender",
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            "--items",
+            metavar="FILE",
+            help="The items: CSV, TSV or Parquet with ids and, if known, title, genres, year.",
+        ),
+    ] = None,
+    data: options.DatasetName = None,
+    scale: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--scale", metavar="LOW HIGH", help="The public rating scale.", show_default="1 5"),
+    ] = None,
+    step: Annotated[
+        float | None, typer.Option("--step", metavar="STEP", help="Between neighbouring ratings.", show_default="1")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 9443,
+    reach: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reach",
+            metavar="NAME",
+            help="A host name or address under which devices reach it; repeatable.",
+            show_default="localhost, 127.0.0.1",
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Set up a recommender: its items, its rating scale, its certificates."""
+    from hdpmf.service.folder import Config, ServiceFolder
+
+    catalogue = _catalogue(items, data, scale, step)
+    names = tuple(reach or ("localhost", "127.0.0.1"))
+    service = ServiceFolder.create(
+        folder,
+        Config(name=name, host=host, port=port, names=names),
+        catalogue,
+        lambda made: _make_certificates(made, names),
+    )
+    authority = service.transport_folder / "tls" / "authority.pem"
+    if json:
+        print_json(
+            {
+                "folder": str(folder),
+                "name": name,
+                "items": len(catalogue.ids),
+                "scale": [catalogue.scale_low, catalogue.scale_high, catalogue.scale_step],
+                "fingerprint": service.known.fingerprint,
+                "authority": str(authority),
+                "address": f"{names[0]}:{port}",
+            }
+        )
+        return
+    print_lines(
+        f"{name} is set up in {folder}: {len(catalogue.ids):,} items rated {catalogue.scale_low:g} to "
+        f"{catalogue.scale_high:g}",
+        f"devices need its certificate: {authority}",
+        f"and its address: {names[0]}:{port}",
+        f"enrol them with their cards: hdpmf recommender enroll {folder} CARD.json ...",
+    )
+
+
+@app.command()
+def enroll(
+    folder: Folder,
+    cards: Annotated[
+        list[Path] | None, typer.Argument(metavar="[CARD]...", help="Cards that devices wrote (hdpmf device init).")
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="Take a device off, by name or key; repeatable."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Put devices on the roster, or take them off; without either, show it. People compare its digest."""
+    from hdpmf.service.enrolment import read_card
+    from hdpmf.service.folder import ServiceFolder
+
+    service = ServiceFolder(folder)
+    for name in remove or ():
+        service.expel(name)
+    if cards:
+        service.enroll([read_card(_read(path)) for path in cards])
+    enrolled = service.enrolled
+    path = folder / "roster.json"
+    if json:
+        print_json({"devices": _devices(enrolled), "digest": enrolled.digest, "roster": str(path)})
+        return
+    _show_roster(enrolled)
+    print_lines(f"roster for devices: {path}", "devices that have pinned an earlier one need the new one for sums")
+
+
+@app.command()
+def status(folder: Folder, json: options.Json = False) -> None:
+    """Show what the recommender is doing, its devices and its runs."""
+    import msgspec
+
+    from hdpmf.service.folder import ServiceFolder
+
+    service = ServiceFolder(folder)
+    enrolled = service.enrolled
+    runs = [_run(service, one) for one in service.runs()]
+    written = service.state()
+    state = None if written is None else msgspec.json.decode(written)
+    if json:
+        print_json(
+            {
+                "name": service.config.name,
+                "devices": _devices(enrolled),
+                "digest": enrolled.digest,
+                "runs": runs,
+                "state": state,
+                "model": str(folder / "model") if service.model() is not None else None,
+            }
+        )
+        return
+    _show_roster(enrolled)
+    if runs:
+        print_lines("")
+        print_table(
+            ("run", "method", "sees", "stage", "rounds", "devices", "users"),
+            [
+                (one["run"][:12], one["method"], one["view"], one["stage"], f"{one['rounds_done']}/{one['rounds']}",
+                 str(one["devices"]), str(one["users"]))
+                for one in runs
+            ],
+            numeric=("rounds", "devices", "users"),
+        )  # fmt: skip
+    if state is not None:
+        refusals = ", ".join(f"{reason} {count}" for reason, count in state["refusals"].items()) or "none"
+        print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
+        print_lines(f"refusals: {refusals}")
+
+
+app.command()(serve)
+
+
+def _catalogue(
+    items: Path | None, data: str | None, scale: tuple[float, float] | None, step: float | None
+) -> CatalogueTable:
+    from hdpmf.protocol.catalogue import catalogue_table
+    from hdpmf.ratings import RatingScale, load_dataset
+    from hdpmf.ratings.item_file import read_item_table
+
+    if (items is None) == (data is None):
+        raise ConfigError("say what the items are: either --items FILE or --data NAME")
+    if data is not None:
+        if scale is not None or step is not None:
+            raise ConfigError("--scale and --step describe a file of items; a data set of --data knows its own")
+        ratings = load_dataset(data)
+        return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
+    low, high = scale or (1.0, 5.0)
+    table = read_item_table(items) if items is not None else None
+    if table is None:
+        raise ConfigError("--items FILE is needed")
+    return catalogue_table(table.index, RatingScale(low, high, 1.0 if step is None else step), table)
+
+
+def _make_certificates(service: ServiceFolder, names: tuple[str, ...]) -> None:
+    from hdpmf.transport.certificates import ensure_certificates
+
+    ensure_certificates(service.transport_folder / "tls", names)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _devices(enrolled: Enrolled) -> list[dict[str, Any]]:
+    return [{"name": one.name, "identity": one.identity, "users": one.users} for one in enrolled.cards]
+
+
+def _show_roster(enrolled: Enrolled) -> None:
+    if len(enrolled):
+        print_table(
+            ("device", "identity", "users"),
+            [(one.name, one.identity[:16], f"{one.users:,}") for one in enrolled.cards],
+            numeric=("users",),
+        )
+    print_lines(
+        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users", f"digest: {enrolled.digest}"
+    )
+
+
+def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
+    record, checkpoint = service.record(run), service.run_files(run).load()
+    ended = service.summary_path(run).exists()
+    devices = checkpoint.members or checkpoint.agreed
+    return {
+        "run": run.hex(),
+        "method": record.settings.method,
+        "view": record.settings.view,
+        "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
+        "rounds": record.settings.rounds,
+        "rounds_done": len(checkpoint.users),
+        "rounds_lost": len(checkpoint.lost),
+        "devices": len(devices),
+        "users": sum(one.users for one in record.devices if one.identity in set(devices)),
+    }

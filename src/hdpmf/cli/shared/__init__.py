@@ -1,0 +1,1 @@
+"""What commands share: options, output, and how experiments are run."""

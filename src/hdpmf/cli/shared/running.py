@@ -1,0 +1,199 @@
+"""What ``tune``, ``experiment`` and ``paper`` have in common: where results go, who does the work, how it ends."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.shared import options
+from hdpmf.cli.shared.output import note, print_lines, print_table
+
+if TYPE_CHECKING:
+    from hdpmf.experiments import Cell, Done, Experiment
+
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", metavar="N", help="Runs at a time.", show_default="all cores", rich_help_panel=options.RUN_PANEL
+    ),
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        metavar="loky|threading|dask|ray",
+        help="Who does the runs: processes or threads here, or the cluster that dask or ray is connected to.",
+        rich_help_panel=options.RUN_PANEL,
+    ),
+]
+
+
+_LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """On Ctrl-C, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"stopped; what was finished is kept. To go on: {command}")
+        raise
+
+
+def command_line(*words: object, **choices: object) -> str:
+    """A command as people would type it; options that are None, False or empty are left out."""
+    parts = [str(word) for word in words]
+    for name, value in choices.items():
+        option = "--" + name.replace("_", "-")
+        if value is None or value is False or value == []:
+            continue
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            parts += [option] if one is True else [option, str(one)]
+    return shlex.join(parts)
+
+
+def run_and_summarise(
+    experiments: Sequence[Experiment],
+    files: Mapping[str, Path],
+    out: Path,
+    *,
+    jobs: int | None,
+    backend: str,
+    device: str,
+    command: str,
+    public_command: str,
+) -> tuple[Done, dict[str, list[Cell]]]:
+    """Do what is missing and read everything back.
+
+    Args:
+        experiments: Resolved ones.
+        files: The user's files, by checksum.
+        out: The folder of the results.
+        jobs: Runs at a time.
+        backend: Joblib's.
+        device: Where factors are trained.
+        command: To go on after Ctrl-C.
+        public_command: The same without places on this machine, for the store.
+    """
+    from hdpmf.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
+    from hdpmf.gpu.device import use_gpu
+    from hdpmf.progress import clock
+
+    with Store(out, create=True) as store:
+        # The estimate knows processors only.
+        about = (
+            "" if use_gpu(device) else f", about {clock(expected_seconds(experiments, jobs))} if none were done before"
+        )
+        note(f"{len(expected_runs(experiments))} runs in all{about}")
+        with resumable(command), watch() as progress:
+            done = run_experiments(
+                experiments,
+                store,
+                files=files,
+                n_jobs=jobs,
+                backend=backend,
+                device=device,
+                command=public_command,
+                progress=progress,
+            )
+        results = store.results()
+        cells = {one.name: collect(store, one, results) for one in experiments if one.has_runs}
+    return done, cells
+
+
+def done_fields(done: Done) -> dict[str, Any]:
+    """What was run, for JSON."""
+    return {"ran": done.ran, "n_ran": done.total, "n_reused": done.reused, "seconds": round(done.seconds, 2)}
+
+
+def cell_fields(cell: Cell) -> dict[str, Any]:
+    """A cell for JSON; what is infinite or unknown is null."""
+    return {
+        "dataset": cell.dataset,
+        "method": cell.method,
+        "factors": cell.factors,
+        "x": cell.x,
+        "status": cell.status,
+        **{
+            name: {
+                "mean": finite(summary.mean),
+                "std": finite(summary.std),
+                "values": list(map(finite, summary.values)),
+            }
+            for name, summary in cell.metrics.items()
+        },
+        "hyperparameters": cell.hyperparameters,
+        "epsilon_status": None if cell.claim is None else cell.claim.status,
+        "epsilon_view": None if cell.claim is None else cell.claim.view,
+        "run_ids": list(cell.run_ids),
+    }
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON has."""
+    return value if math.isfinite(value) else None
+
+
+def print_cells(experiment: Experiment, cells: Sequence[Cell]) -> None:
+    """An experiment's cells as a table per data set and K: methods down, the axis across."""
+    from hdpmf.experiments import dataset_title
+
+    for dataset in experiment.datasets:
+        for factors in experiment.factors:
+            here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
+            lists = [name for name in _LISTS if any(name in cell.metrics for cell in here)]
+            rows = _rows(here, lists)
+            measures = ("MSE", "MAE", *(_LISTS[name] for name in lists))
+            columns = ("method", *measures, "lr", "reg") if experiment.vary is None else _axis(experiment)
+            print_table(
+                columns,
+                rows,
+                numeric=columns[1:],
+                title=f"{experiment.title} [{dataset_title(dataset)}, K={factors}"
+                + (", quick]" if experiment.quick else "]"),
+            )
+
+
+def print_claims(cells: Iterable[Cell]) -> None:
+    """What the methods' epsilons stand on: no epsilon is shown without it."""
+    groups: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.claim is not None:
+            claim = cell.claim
+            words = "no privacy" if claim.epsilon is None else f"epsilon is {claim.status.upper()} (seen: {claim.view})"
+            groups.setdefault(words, {})[cell.label] = None
+    print_lines(*(f"{', '.join(labels)}: {words}" for words, labels in groups.items()))
+
+
+def _axis(experiment: Experiment) -> tuple[str, ...]:
+    label = "" if experiment.vary is None else experiment.vary.parameter
+    return ("method", *(f"{label}={x:g}" for x in experiment.xs if x is not None))
+
+
+def _rows(cells: Sequence[Cell], lists: Sequence[str]) -> list[tuple[str, ...]]:
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        row = rows.setdefault(cell.label, [cell.label])
+        if cell.x is not None:
+            row.append(_plus_minus(cell, "mse"))
+            continue
+        chosen = cell.hyperparameters
+        row += [_plus_minus(cell, "mse"), _plus_minus(cell, "mae")]
+        row += [f"{cell.metrics[name].mean:.4f}" if name in cell.metrics else "" for name in lists]
+        row += [f"{chosen[name]:g}" if name in chosen else "" for name in ("learning_rate", "reg")]
+    return [tuple(row) for row in rows.values()]
+
+
+def _plus_minus(cell: Cell, metric: str) -> str:
+    if cell.status != "done":
+        return cell.status
+    summary = cell.metrics[metric]
+    spread = f" ± {summary.std:.4f}" if math.isfinite(summary.std) else ""
+    return f"{summary.mean:.4f}{spread}"
