@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hdpmf import msgpack
 from hdpmf.errors import ProtocolError
 from hdpmf.protocol.federation import FederationMessage
 from hdpmf.protocol.messages import Message as TrainingMessage
@@ -46,7 +47,7 @@ def _from_plain(kind: type, value: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_plain)
-_DECODER = msgspec.msgpack.Decoder(Message, dec_hook=_from_plain)
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, dec_hook=_from_plain)
 
 
 def encode(message: Message) -> bytes:
@@ -56,16 +57,4 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes) -> Message:
     """The message in ``data``; anything that is not exactly one valid message is a ProtocolError."""
-    if len(data) > MAX_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
-    try:
-        message: Message = _DECODER.decode(data)
-        return message
-    except msgspec.MsgspecError as error:
-        cause = error.__cause__
-        if isinstance(cause, ProtocolError):
-            raise cause from None
-        raise ProtocolError(f"not a message of this protocol: {error}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        # msgspec lets these through as they are; their text would quote the sender's bytes.
-        raise ProtocolError(f"not a message of this protocol ({type(error).__name__})") from None
+    return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

@@ -24,18 +24,14 @@ from hdpmf.secure_sum.messages import ToDevice, ToRecommender
 from hdpmf.secure_sum.plan import SumPolicy, propose
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
 from hdpmf.secure_sum.server import SecureSumServer, SumResult
-from hdpmf.secure_sum.simulation import SimulatedSum, run_in_process
-from hdpmf.secure_sum.sizing import Risks, enough_neighbours, risks
 from hdpmf.secure_sum.wire import decode_to_device, decode_to_recommender, encode
 
 __all__ = [
     "DeviceIdentity",
     "IntegerCoding",
-    "Risks",
     "Roster",
     "SecureSumClient",
     "SecureSumServer",
-    "SimulatedSum",
     "SumPolicy",
     "SumResult",
     "ToDevice",
@@ -43,8 +39,5 @@ __all__ = [
     "decode_to_device",
     "decode_to_recommender",
     "encode",
-    "enough_neighbours",
     "propose",
-    "risks",
-    "run_in_process",
 ]

@@ -138,9 +138,9 @@ def commitment_of(plan_digest: bytes, seed: bytes) -> bytes:
     return digest(b"seed", plan_digest, seed)
 
 
-def pair_info(label: bytes, one: int, other: int) -> bytes:
+def pair_info(label: bytes, device: int, peer: int) -> bytes:
     """The place of a derived key: what for, and between whom."""
-    return label + device_bytes(min(one, other)) + device_bytes(max(one, other))
+    return label + device_bytes(min(device, peer)) + device_bytes(max(device, peer))
 
 
 def self_mask_key(plan_digest: bytes, seed: bytes) -> bytes:

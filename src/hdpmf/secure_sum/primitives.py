@@ -48,11 +48,6 @@ def new_secret() -> bytes:
     return secrets.token_bytes(KEY_BYTES)
 
 
-def public_key(secret: bytes) -> bytes:
-    """The X25519 public key of a secret."""
-    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-
-
 class Agreement:
     """One X25519 secret, ready to agree with many public keys."""
 

@@ -204,7 +204,7 @@ class SecureSumServer:
 
     def _pass_confirmations(self) -> dict[int, ToDevice]:
         signatures = {
-            device: {one: self._signatures[one] for one in self._graph.witnesses(device) if one in self._signatures}
+            device: {peer: self._signatures[peer] for peer in self._graph.witnesses(device) if peer in self._signatures}
             for device in sorted(self._answered)
         }
         # A device that sees fewer would refuse; the others' shares may still be enough.
@@ -247,7 +247,7 @@ class SecureSumServer:
         """Those that have at least the threshold of neighbours among themselves; the others cannot go on."""
         there = set(devices)
         while True:
-            weak = [one for one in there if len(there.intersection(self._neighbours[one])) < self.plan.threshold]
+            weak = [peer for peer in there if len(there.intersection(self._neighbours[peer])) < self.plan.threshold]
             if not weak:
                 break
             there.difference_update(weak)

@@ -35,9 +35,13 @@ class Session:
 
     def step(self, silent=()):
         """Deliver what is outgoing, take the replies, close the step. Returns the replies."""
-        replies = {one: self.clients[one].answer(what) for one, what in self.outgoing.items() if one not in silent}
-        for one, reply in replies.items():
-            self.server.receive(one, reply)
+        replies = {
+            device: self.clients[device].answer(message)
+            for device, message in self.outgoing.items()
+            if device not in silent
+        }
+        for device, reply in replies.items():
+            self.server.receive(device, reply)
         self.outgoing = self.server.advance()
         return replies
 
@@ -63,9 +67,10 @@ def make_session():
     def make(n=7, length=5, policy=POLICY, seed=0, **options):
         word = np.uint64 if options.get("wide") else np.uint32
         vectors = np.random.default_rng(seed).integers(0, np.iinfo(word).max, (n, length), word, endpoint=True)
-        roster = Roster(one.public for one in IDENTITIES[:n])
+        roster = Roster(identity.public for identity in IDENTITIES[:n])
         clients = [
-            SecureSumClient(one, roster, vector, policy) for one, vector in zip(IDENTITIES[:n], vectors, strict=True)
+            SecureSumClient(identity, roster, vector, policy)
+            for identity, vector in zip(IDENTITIES[:n], vectors, strict=True)
         ]
         return Session(vectors, roster, clients, SecureSumServer(propose(roster, length, **options), roster))
 

@@ -21,7 +21,7 @@ def test_sums_are_exact_up_to_the_bound(table):
     bound, n, wide, rows = table
     coding = IntegerCoding(bound, n, wide=wide)
     words = [coding.encode(np.array(row, np.int64)) for row in rows]
-    assert all(len(one) == 3 for one in words)
+    assert all(len(row) == 3 for row in words)
     total = np.sum(words, axis=0, dtype=coding.word)
     assert coding.decode(total).tolist() == np.array(rows, object).sum(axis=0).tolist()
 
@@ -32,7 +32,7 @@ def test_the_words_of_a_sum_tell_nothing_but_the_sum(wide):
     coding = IntegerCoding(10**6, 3, wide=wide)
     tables = ([5, 7, -12], [0, 0, 0], [-(10**6), 10**6, 0])
     sums = {
-        np.sum([coding.encode(np.array([one])) for one in table], axis=0, dtype=coding.word).tobytes()
+        np.sum([coding.encode(np.array([value])) for value in table], axis=0, dtype=coding.word).tobytes()
         for table in tables
     }
     assert len(sums) == 1

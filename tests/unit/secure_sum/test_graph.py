@@ -1,11 +1,15 @@
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sizing import enough_neighbours, risks, table_row
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import enough_neighbours, risks
 from hdpmf.secure_sum.graph import NeighbourGraph, bitmap, bitmap_size, read_bitmap
+from hdpmf.secure_sum.plan import TWO_THIRDS
 
 
 @given(st.integers(3, 60), st.integers(1, 30), st.binary(min_size=32, max_size=32))
@@ -44,16 +48,16 @@ def test_witnesses_are_others_drawn_at_random():
 def test_survivors_with_more_than_half_of_their_neighbours_hang_together():
     """The claim behind the threshold, on every set of lost devices of a small ring."""
     graph = NeighbourGraph(np.arange(12), 4, bytes(32))
-    neighbours = {one: set(graph.of(one)) for one in range(12)}
+    neighbours = {device: set(graph.of(device)) for device in range(12)}
     checked = 0
     for bits in range(1, 1 << 12):
-        alive = {one for one in range(12) if bits >> one & 1}
-        if all(len(neighbours[one] & alive) > 2 for one in alive):
+        alive = {device for device in range(12) if bits >> device & 1}
+        if all(len(neighbours[device] & alive) > 2 for device in alive):
             checked += 1
             seen, new = set(), {min(alive)}
             while new:
                 seen |= new
-                new = {peer for one in new for peer in neighbours[one] & alive} - seen
+                new = {peer for device in new for peer in neighbours[device] & alive} - seen
             assert seen == alive
     assert checked > 10
 
@@ -80,6 +84,13 @@ def test_risks_against_a_drawing():
         split += (window >= threshold - degree // 2).mean()
     assert bound.unmask == pytest.approx(min(1, unmask / 200 * n), rel=0.1)
     assert bound.split == pytest.approx(min(1, split / 200 * n), rel=0.1)
+
+
+@pytest.mark.parametrize("fraction", [TWO_THIRDS, Fraction(3, 4)])
+@pytest.mark.parametrize("n", [100, 1_000])
+def test_the_table_of_the_page_is_right(n, fraction):
+    page = Path(__file__).parents[3] / "docs" / "secure-sums.md"
+    assert table_row(n, fraction) in page.read_text(encoding="utf-8")
 
 
 def test_enough_neighbours_is_the_smallest_that_is():

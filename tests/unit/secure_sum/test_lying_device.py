@@ -140,6 +140,6 @@ def test_nothing_before_the_beginning_and_nothing_after_the_end(make_session):
 
 
 def test_a_plan_for_another_roster(make_session):
-    one, other = make_session(n=7), make_session(n=8)
+    seven, eight = make_session(n=7), make_session(n=8)
     with pytest.raises(SecureSumError, match="another roster"):
-        SecureSumServer(propose(one.roster, 5), other.roster)
+        SecureSumServer(propose(seven.roster, 5), eight.roster)

@@ -12,7 +12,7 @@ from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy,
 from hdpmf.secure_sum.graph import bitmap
 from hdpmf.secure_sum.messages import Confirmations, DeviceKeys, Inbox, NeighbourKeys, SumPlan, Survivors, Unmasking
 from hdpmf.secure_sum.plan import keys_text, survivors_text
-from hdpmf.secure_sum.primitives import new_secret, public_key
+from hdpmf.secure_sum.primitives import Agreement, new_secret
 
 
 def flipped(data):
@@ -36,7 +36,7 @@ class TestPlan:
     STRICT = SumPolicy(min_survivors=10, min_neighbours=6, threshold_fraction=Fraction(2, 3), max_length=100)
 
     def offer(self, identities, why, n=20, length=5, roster=None, policy=STRICT, **options):
-        pinned = Roster(one.public for one in identities[:n])
+        pinned = Roster(identity.public for identity in identities[:n])
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), policy)
         refuses(client, propose(roster or pinned, length, **options), why)
 
@@ -69,7 +69,7 @@ class TestPlan:
         self.offer(identities, "does not ask this device", participants=range(1, 20))
 
     def test_participants_beyond_the_roster(self, identities):
-        pinned = Roster(one.public for one in identities[:20])
+        pinned = Roster(identity.public for identity in identities[:20])
         plan = replace(propose(pinned, 5), participants=b"\xff" * 3)
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), self.STRICT)
         refuses(client, plan, "not on the roster")
@@ -77,7 +77,7 @@ class TestPlan:
     def test_another_beacon(self, identities):
         policy = SumPolicy(min_survivors=3, min_neighbours=2, beacon=b"b" * 32)
         self.offer(identities, "beacon", policy=policy)
-        pinned = Roster(one.public for one in identities[:20])
+        pinned = Roster(identity.public for identity in identities[:20])
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), policy)
         client.answer(propose(pinned, 5, beacon=b"b" * 32))
 
@@ -103,13 +103,13 @@ class TestKeys:
     @pytest.mark.parametrize("field", ["channel", "mask", "commitment"])
     def test_a_key_put_in_by_the_recommender(self, make_session, field):
         _, client, message = self.open(make_session)
-        forged = replace(message.keys[3], **{field: public_key(new_secret())})
+        forged = replace(message.keys[3], **{field: Agreement(new_secret()).public})
         refuses(client, replace(message, keys={**message.keys, 3: forged}), "device 3 are not signed")
 
     def test_sybil_keys_signed_by_nobody_on_the_roster(self, make_session):
         session, client, message = self.open(make_session)
         sybil = DeviceIdentity.generate()
-        fields = (public_key(new_secret()), public_key(new_secret()), bytes(32))
+        fields = (Agreement(new_secret()).public, Agreement(new_secret()).public, bytes(32))
         signature = sybil.sign(keys_text(session.plan.digest, 3, *fields))
         keys = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
         refuses(client, replace(message, keys={**message.keys, 3: keys}), "device 3 are not signed")
@@ -323,9 +323,9 @@ def test_a_list_for_each_part_of_the_ring_gets_no_sum(make_session):
     given = {}
     for device in told:
         agreeing = {
-            one: signatures[one]
-            for one in session.server._graph.witnesses(device)
-            if one in told and halves[one] == halves[device]
+            peer: signatures[peer]
+            for peer in session.server._graph.witnesses(device)
+            if peer in told and halves[peer] == halves[device]
         }
         with contextlib.suppress(SecureSumError):
             message = Confirmations(session=session.plan.session, signatures=agreeing)
@@ -357,7 +357,7 @@ def test_claiming_a_live_device_lost_does_not_unmask_it(make_session):
     signatures = {n: session.clients[n].answer(told).signature for n in range(6)}
     seeds = 0
     for n in range(6):
-        others = {peer: one for peer, one in signatures.items() if peer != n}
+        others = {peer: signature for peer, signature in signatures.items() if peer != n}
         reply = session.clients[n].answer(Confirmations(session=session.plan.session, signatures=others))
         seeds += 6 in reply.seeds
         assert 6 in reply.keys
@@ -402,7 +402,7 @@ def test_nothing_private_is_shown(make_session):
 
 
 def test_vectors_and_identities_that_cannot_be(identities):
-    roster = Roster(one.public for one in identities[:5])
+    roster = Roster(identity.public for identity in identities[:5])
     for vector in (np.zeros(5), np.zeros(5, np.int64), np.zeros((5, 1), np.uint32)):
         with pytest.raises(SecureSumError, match="words"):
             SecureSumClient(identities[0], roster, vector)

@@ -32,8 +32,8 @@ def test_fewer_shares_fit_every_secret(secret, threshold, data):
     shares = {point: share for point, share in enumerate(split(secret, threshold, n), 1) if point < threshold}
     other = data.draw(SECRETS)
     zero = {**shares, threshold: bytes(SHARE_BYTES)}
-    one = {**shares, threshold: (1).to_bytes(SHARE_BYTES, "little")}
-    at_zero, at_one = (_value(candidate, n) for candidate in (zero, one))
+    unit = {**shares, threshold: (1).to_bytes(SHARE_BYTES, "little")}
+    at_zero, at_one = (_value(candidate, n) for candidate in (zero, unit))
     missing = (int.from_bytes(other, "little") - at_zero) * pow(at_one - at_zero, -1, PRIME) % PRIME
     assert join({**shares, threshold: missing.to_bytes(SHARE_BYTES, "little")}, n) == other
 

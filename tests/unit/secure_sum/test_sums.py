@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_process import STEPS, run_in_process
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, run_in_process
+from hdpmf.secure_sum import DeviceIdentity, IntegerCoding
 from hdpmf.secure_sum.messages import Confirmations, Inbox, NeighbourKeys, Survivors
-from hdpmf.secure_sum.simulation import STEPS
 
 IN_THE_SUM = {"vector", "confirmation"}
 IDENTITIES = [DeviceIdentity.generate() for _ in range(30)]

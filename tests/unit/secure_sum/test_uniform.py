@@ -54,9 +54,9 @@ def test_a_masked_wide_vector_is_uniform(make_session):
 
 
 def test_the_same_vector_never_looks_the_same_and_says_nothing_about_another(make_session):
-    one, again, other = (masked(make_session, INPUTS[name]) for name in ("zeros", "zeros", "ramp"))
+    first, again, other = (masked(make_session, INPUTS[name]) for name in ("zeros", "zeros", "ramp"))
     # Differences of two masked vectors are as uniform as each: no mask is used twice.
-    for left, right in ((one, again), (one, other)):
+    for left, right in ((first, again), (first, other)):
         counts = np.bincount((left - right) >> 24, minlength=256)
         assert stats.chisquare(counts).pvalue > LEVEL
 

@@ -96,3 +96,20 @@ def _at_least(count: int, population: int, marked: int, drawn: int) -> float:
 
 def _log_comb(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+
+def table_row(n_devices: int, fraction: Fraction) -> str:
+    """A row of the table in docs/secure-sums.md."""
+    cells = []
+    for colluding in (0.0, 0.01, 0.05, 0.1, 0.2):
+        try:
+            cells.append(str(enough_neighbours(n_devices, colluding=colluding, dropping=0.05, fraction=fraction)))
+        except SecureSumError:
+            cells.append("-")
+    return f"| {n_devices:,} | {fraction} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    for n in (100, 1_000, 6_040, 60_000):
+        for each in (TWO_THIRDS, Fraction(3, 4)):
+            print(table_row(n, each))

@@ -1,4 +1,4 @@
-"""A whole secure sum in one process, through the same messages and their bytes: for tests, simulation and timing."""
+"""A whole secure sum in one process, through the same messages and their bytes: for tests and timing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run_in_process(
         raise SecureSumError(f"drop_after names unknown steps {sorted(unknown)}; steps are {', '.join(STEPS)}")
     n = len(vectors)
     people = [DeviceIdentity.generate() for _ in range(n)] if identities is None else identities
-    roster = Roster(one.public for one in people)
+    roster = Roster(identity.public for identity in people)
     policy = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))
     plan = propose(
         roster,
@@ -79,7 +79,7 @@ def run_in_process(
         minimum=minimum,
         wide=vectors[0].dtype == WIDE_WORD,
     )
-    clients = [SecureSumClient(one, roster, vector, policy) for one, vector in zip(people, vectors, strict=True)]
+    clients = [SecureSumClient(person, roster, vector, policy) for person, vector in zip(people, vectors, strict=True)]
     spent, up, down = np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
 
     server_clock = _Clock()
