@@ -311,7 +311,7 @@ factors = [10, 5]
     experiment, files = resolve(parse_experiment(text, "table3"))
     with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         begin = clock()
-        done = run_experiments([experiment], store, files=files, device="cuda")
+        done = run_experiments([experiment], store, files=files, on="gpu")
         seconds = clock() - begin
         cells = collect(store, experiment)
         fitting = sum(result.metrics.get("fit_seconds", 0.0) for result in store.results().values())

@@ -64,7 +64,7 @@ def doctor(json: options.Json = False) -> None:
 def examine() -> dict[str, Any]:
     """Everything that ``doctor`` knows, as plain values."""
     from hdpmf.cli.data.app import listed
-    from hdpmf.gpu.device import explain
+    from hdpmf.gpu.availability import explain
     from hdpmf.kernels.threads import available_cores
     from hdpmf.ratings import cache_folder
 

@@ -34,6 +34,7 @@ from hdpmf.cli.paper.app import app as paper_app
 from hdpmf.cli.prior.app import app as prior_app
 from hdpmf.cli.privacy.app import app as privacy_app
 from hdpmf.cli.recommender.app import app as recommender_app
+from hdpmf.cli.shared.old_names import with_current_names
 from hdpmf.cli.shared.output import clean, hdpmf_version, print_json
 from hdpmf.errors import HdpmfError, StorageError
 
@@ -94,7 +95,7 @@ app.command()(doctor)
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``hdpmf`` command; ends the process."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = with_current_names(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title in another script must not end a command

@@ -25,13 +25,13 @@ from hdpmf.experiments.environment import environment
 from hdpmf.experiments.execute import Task, do_task
 from hdpmf.experiments.expand import evaluation_runs, places, tuned_as, tuning_cells
 from hdpmf.experiments.facts import dataset_facts
-from hdpmf.experiments.on_device import can_go_together, do_together
+from hdpmf.experiments.on_gpu import can_go_together, do_together
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.schedule import estimated_seconds, tasks_of
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.store import Result, Store
 from hdpmf.experiments.summary import cell_places
-from hdpmf.gpu.device import use_gpu
+from hdpmf.gpu.availability import use_gpu
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 
@@ -83,7 +83,7 @@ def run_experiments(
     files: Mapping[str, Path] | None = None,
     n_jobs: int | None = None,
     backend: str = "loky",
-    device: str = "cpu",
+    on: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
     tune_only: bool = False,
@@ -97,13 +97,13 @@ def run_experiments(
         n_jobs: Runs at a time; one per core where it is not given.
         backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that ``dask`` or ``ray`` is
             connected to.
-        device: ``cpu``, ``cuda`` or ``auto``; on a GPU all runs that train factors and go together are done at once.
+        on: ``cpu``, ``gpu`` or ``auto``; on a GPU all runs that train factors and go together are done at once.
         command: What to tell people to type for the same again.
         progress: Told about every run.
         tune_only: Stop after the cross-validation.
     """
     check_backend(backend)
-    on_gpu = use_gpu(device)
+    on_gpu = use_gpu(on)
     progress = progress or Silence()
     begin = time.perf_counter()
     done = Done()

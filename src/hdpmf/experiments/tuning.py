@@ -66,7 +66,7 @@ def tune(
     out: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     backend: str = "loky",
-    device: str = "cpu",
+    on: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
 ) -> Tuned:
@@ -91,7 +91,7 @@ def tune(
         out: Folder for the results, so that a stopped call goes on where it was; None keeps nothing.
         n_jobs: Runs at a time; one per core where it is not given.
         backend: See `run_experiments`.
-        device: See `run_experiments`.
+        on: See `run_experiments`.
         command: What to tell people to type for the same again.
         progress: Told about every run.
 
@@ -140,7 +140,7 @@ def tune(
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="hdpmf-tune-"))
         store = stack.enter_context(Store(out, create=True))
         done = run_experiments(
-            [experiment], store, files=files, n_jobs=n_jobs, backend=backend, device=device, command=command,
+            [experiment], store, files=files, n_jobs=n_jobs, backend=backend, on=on, command=command,
             progress=progress, tune_only=True,
         )  # fmt: skip
         results = store.results()

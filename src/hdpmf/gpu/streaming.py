@@ -120,14 +120,12 @@ class StreamedBatchSolver:
 
     def _sums(self, host: _HostSide, runs: Runs, own: Tensor, other: Tensor) -> Tensor:
         out: Tensor = self._engine.empty_sums(host.side, own)
-        for (first, end, begin, _), (partner, target, coefficient) in zip(
-            host.pieces, self._on_device(host), strict=True
-        ):
+        for (first, end, begin, _), (partner, target, coefficient) in zip(host.pieces, self._on_gpu(host), strict=True):
             columns = Columns(target[None], None if coefficient is None else coefficient[None])
             self._engine.sum_range(host.side, partner, columns, runs, own, other, out, first, end, begin)
         return out
 
-    def _on_device(self, host: _HostSide) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    def _on_gpu(self, host: _HostSide) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
         """Pieces of the ratings, the next one being copied while this one is used."""
         if self._device.type != "cuda":
             for _, _, begin, end in host.pieces:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.gpu.device import use_gpu
+from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.base import Callback, Model
-from hdpmf.models.device_training import device_epochs
+from hdpmf.models.gpu_training import gpu_epochs
+from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
 from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
 from hdpmf.privacy.sampling import seed_of
@@ -39,8 +40,8 @@ class Factorization(Model):
         scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
             the form printed in the paper, which diverges on popular items.
         early_stopping: End when validation has not improved for so many epochs, and keep the best.
-        device: ``cpu``, ``cuda`` (an NVIDIA GPU), or ``auto`` for the GPU where there is one. On a GPU the noise
-            comes from another generator: the same distribution, other numbers.
+        on: ``cpu``, ``gpu`` (NVIDIA), or ``auto`` for the GPU where there is one. On a GPU the noise comes from
+            another generator: the same distribution, other numbers.
         n_threads: Threads of a CPU; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
 
@@ -56,7 +57,8 @@ class Factorization(Model):
     solver: str = "batch"
     scale_steps: bool = True
     early_stopping: int | None = None
-    device: str = "cpu"
+    on: str = "cpu"
+    device: InitVar[str | None] = None  # the old name of ``on``
     n_threads: int | None = None
     rng: int | np.random.Generator | None = None
 
@@ -66,6 +68,10 @@ class Factorization(Model):
     epsilon: ClassVar[float] = 1.0
     h: ClassVar[str] = "auto"
     noise: ClassVar[str] = "epoch"
+
+    def __post_init__(self, device: str | None) -> None:
+        if device is not None:
+            self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def fit(
         self,
@@ -98,9 +104,9 @@ class Factorization(Model):
             return float(self.score(validation)["mse"]) if validation is not None else math.nan
 
         settings = train, weights, mechanism, plan, self._h_per_item(), seed_of(self.rng)
-        on_gpu = use_gpu(self.device)
+        on_gpu = use_gpu(self.on)
         with Workers(self.n_threads) as workers:
-            epochs = device_epochs(*settings, self.solver) if on_gpu else _SOLVERS[self.solver](*settings, workers)
+            epochs = gpu_epochs(*settings, self.solver) if on_gpu else _SOLVERS[self.solver](*settings, workers)
             trained = run_epochs(epochs, plan, None if validation is None else validate, self.early_stopping, callbacks)
         self.devices_, self.catalogue_ = state(trained.vectors, trained.factors, trained.raters)
         self.history_ = trained.history

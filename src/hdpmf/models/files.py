@@ -30,6 +30,7 @@ from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
+from hdpmf.models.params import with_current_names
 from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
@@ -80,7 +81,7 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     public, factors = _read_part(root / "recommender" / "model.json", root / "recommender" / "factors.safetensors")
     private, state = _read_part(root / "devices" / "devices.json", root / "devices" / "devices.safetensors")
     try:
-        params = dict(public["parameters"], **private["parameters"])
+        params = with_current_names(dict(public["parameters"], **private["parameters"]), stacklevel=None)
         model = _CLASSES[public["model"]](**params)
         scale = RatingScale(**public["scale"])
         items = IdIndex(_ids(public["items"]))

@@ -12,6 +12,7 @@ from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.one_round import HDPBit, HDPSum
+from hdpmf.models.params import with_current_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +68,5 @@ def make_model(name: str, **params: Any) -> Model:
         raise ConfigError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
     method = METHODS[name]
     accepted = method.model.parameter_names()
-    usable = {key: value for key, value in params.items() if key in accepted}
+    usable = {key: value for key, value in with_current_names(params).items() if key in accepted}
     return method.model(**{**usable, **method.fixed})

@@ -9,19 +9,20 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.gpu.device import use_gpu
+from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.device_features import Features, device_features, wanted_features
-from hdpmf.models.device_fitting import fit_devices
+from hdpmf.models.gpu_fitting import fit_devices
+from hdpmf.models.params import with_current_names
 from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
@@ -51,7 +52,8 @@ class OneRound(Model):
     coding: str = "auto"
     features: Features = "auto"
     prior: str | PathLike[str] | Prior | None = None
-    device: str = "cpu"
+    on: str = "cpu"
+    device: InitVar[str | None] = None  # the old name of ``on``
     n_threads: int | None = None
     rng: int | np.random.Generator | None = None
 
@@ -62,6 +64,10 @@ class OneRound(Model):
     feature_names_: tuple[str, ...] = field(init=False)
 
     codings: ClassVar[tuple[str, ...]] = ("auto", *CURVES)
+
+    def __post_init__(self, device: str | None) -> None:
+        if device is not None:
+            self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def fit(
         self,
@@ -111,7 +117,7 @@ class OneRound(Model):
     ) -> None:
         self._set_public(train, facts, features, prior)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
-        if use_gpu(self.device):
+        if use_gpu(self.on):
             self.devices_ = fit_devices(train, self.fit_, beta, gamma)
             return
         by_user = ratings_by_user(train)
@@ -269,7 +275,7 @@ class HDPSum(OneRound):
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
         labels: Taste labels: each device draws one, once, from which items it rated, and items with much weight are
             summed per label. It takes item features and a prior, and pays where there are thousands of users.
-        device: ``cpu``, ``cuda`` or ``auto``: where devices' vectors are fitted. What is sent is made on the CPU.
+        on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """
@@ -322,7 +328,7 @@ class HDPBit(OneRound):
             nothing; 0 leaves it unused.
         features: As for HDPSum.
         prior: As for HDPSum.
-        device: As for HDPSum.
+        on: As for HDPSum.
         n_threads: As for HDPSum.
         rng: As for HDPSum.
     """

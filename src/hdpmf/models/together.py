@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdpmf.errors import DivergedError, HdpmfError
-from hdpmf.gpu.device import gpu
-from hdpmf.models.device_training import cell_of, recipe_of
+from hdpmf.gpu.availability import gpu
 from hdpmf.models.entry import Entry, enter, first_factors
 from hdpmf.models.factorization import Factorization
+from hdpmf.models.gpu_training import cell_of, recipe_of
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan

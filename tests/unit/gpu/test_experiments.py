@@ -13,7 +13,7 @@ from hdpmf.experiments import tune
 
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):
-    monkeypatch.setattr("hdpmf.experiments.runner.use_gpu", lambda name: name == "cuda")
+    monkeypatch.setattr("hdpmf.experiments.runner.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
 
 
@@ -37,7 +37,7 @@ def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
         "n_jobs": 1,
     }
     cpu = tune(method, ratings, **given)
-    gpu = tune(method, ratings, **given, device="cuda", out=tmp_path)
+    gpu = tune(method, ratings, **given, on="gpu", out=tmp_path)
     assert [row.status for row in gpu.grid] == [row.status for row in cpu.grid]
     for ours, theirs in zip(gpu.grid, cpu.grid, strict=True):
         assert ours.mse == pytest.approx(theirs.mse, rel=1e-3)
@@ -71,10 +71,10 @@ file = "{ratings.name}"
 """
     experiment, files = resolve(parse_experiment(text, "small"), ratings.parent)
     with Store(tmp_path / "out", create=True) as store:
-        done = run_experiments([experiment], store, files=files, n_jobs=1, device="cuda")
+        done = run_experiments([experiment], store, files=files, n_jobs=1, on="gpu")
         results = store.results().values()
     assert done.ran == {"done": 4 + 6}
-    devices = {result.run.method: result.host.get("device") for result in results}
-    assert devices["user-mean"] is None
-    assert devices["hdpmf"] is not None
+    gpus = {result.run.method: result.host.get("gpu") for result in results}
+    assert gpus["user-mean"] is None
+    assert gpus["hdpmf"] is not None
     assert {"mse", "mse_all", "fit_seconds"} <= set(next(r.metrics for r in results if r.run.method == "hdpmf"))

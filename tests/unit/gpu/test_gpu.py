@@ -75,5 +75,5 @@ def test_estimators_find_the_gpu():
     from hdpmf import HDPMF, synthetic_world
 
     world = synthetic_world(200, 100, 5_000, rng=0)
-    cpu, gpu = (HDPMF(epochs=20, epsilon=1e12, rng=1, device=one).fit(world) for one in ("cpu", "cuda"))
+    cpu, gpu = (HDPMF(epochs=20, epsilon=1e12, rng=1, on=one).fit(world) for one in ("cpu", "gpu"))
     assert relative(gpu.catalogue_.factors, cpu.catalogue_.factors) < 1e-4

@@ -1,4 +1,4 @@
-"""Estimators with ``device="cuda"``, on whatever device the tests have."""
+"""Estimators with ``on="gpu"``, on whatever the tests have."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ pytest.importorskip("narwhals")
 
 from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
-from hdpmf.gpu import device as devices
+from hdpmf.gpu import availability
 from hdpmf.models import METHODS, make_model
 
 
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):
     """The device of the tests stands for the GPU."""
-    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
-    monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: True)
+    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
+    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: True)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_batch_without_noise_is_what_a_cpu_computes(world, name):
     """With a budget that makes the noise vanish; who is sampled and where training starts is the same too."""
     train, _, weights = world
     given = {"epochs": 20, "epsilon": 1e12, "rng": 5, "learning_rate": 0.02}
-    cpu, gpu = (make_model(name, **given, device=one).fit(train, weights) for one in ("cpu", "cuda"))
+    cpu, gpu = (make_model(name, **given, on=one).fit(train, weights) for one in ("cpu", "gpu"))
     assert relative(gpu.catalogue_.factors, cpu.catalogue_.factors) < 1e-4
     assert relative(gpu.devices_.vectors, cpu.devices_.vectors) < 1e-4
     assert np.array_equal(gpu.catalogue_.raters, cpu.catalogue_.raters)
@@ -61,22 +61,21 @@ def test_errors_are_those_of_a_cpu(world, name, solver, rate):
     train, test, weights = world
     given = {"epochs": 15, "epsilon": 50.0, "learning_rate": rate, "solver": solver}
     models = {
-        device: [make_model(name, **given, device=device, rng=seed).fit(train, weights) for seed in range(4)]
-        for device in ("cpu", "cuda")
+        place: [make_model(name, **given, on=place, rng=seed).fit(train, weights) for seed in range(4)]
+        for place in ("cpu", "gpu")
     }
-    cpu, gpu = (np.array([model.score(test)["mse"] for model in models[device]]) for device in ("cpu", "cuda"))
+    cpu, gpu = (np.array([model.score(test)["mse"] for model in models[place]]) for place in ("cpu", "gpu"))
     spread = np.sqrt((cpu.var(ddof=1) + gpu.var(ddof=1)) / len(cpu))
     assert abs(cpu.mean() - gpu.mean()) < 5 * spread
     assert spread < 0.25  # or the line above would say nothing
-    assert not np.allclose(models["cpu"][0].catalogue_.factors, models["cuda"][0].catalogue_.factors)
+    assert not np.allclose(models["cpu"][0].catalogue_.factors, models["gpu"][0].catalogue_.factors)
 
 
 @pytest.mark.parametrize("solver", ["batch", "sequential"])
 def test_same_seed_same_bits(world, solver):
     train, _, weights = world
     first, again, other = (
-        HDPMF(epochs=3, solver=solver, device="cuda", rng=seed).fit(train, weights).catalogue_.factors
-        for seed in (1, 1, 2)
+        HDPMF(epochs=3, solver=solver, on="gpu", rng=seed).fit(train, weights).catalogue_.factors for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -85,11 +84,11 @@ def test_same_seed_same_bits(world, solver):
 def test_history_validation_and_early_stopping(world):
     train, test, weights = world
     seen = []
-    model = HDPMF(epochs=6, learning_rate=0.1, device="cuda", rng=1)
+    model = HDPMF(epochs=6, learning_rate=0.1, on="gpu", rng=1)
     model.fit(train, weights, validation=test, callbacks=[lambda record: seen.append(record.validation_mse)])
     assert [record.epoch for record in model.history_] == [1, 2, 3, 4, 5, 6]
     assert len(set(seen)) == len(seen) == 6
-    stopped = HDPMF(epochs=30, device="cuda", rng=1, early_stopping=2, learning_rate=0.05)
+    stopped = HDPMF(epochs=30, on="gpu", rng=1, early_stopping=2, learning_rate=0.05)
     stopped.fit(train, weights, validation=test)
     best = min(record.validation_mse for record in stopped.history_)
     assert stopped.score(test)["mse"] == pytest.approx(best, rel=1e-6)
@@ -98,9 +97,9 @@ def test_history_validation_and_early_stopping(world):
 @pytest.mark.parametrize("name", ["hdpmf", "hdpmf-w", "pdpmf"])
 def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
     train, _, weights = world
-    given = {"epochs": 3, "rng": 1, "device": "cuda", "learning_rate": 0.05}
+    given = {"epochs": 3, "rng": 1, "on": "gpu", "learning_rate": 0.05}
     fitting = make_model(name, **given).fit(train, weights)
-    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: False)
+    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: False)
     monkeypatch.setattr("hdpmf.gpu.streaming.AT_A_TIME", 100)
     streamed = make_model(name, **given).fit(train, weights)
     assert relative(streamed.catalogue_.factors, fitting.catalogue_.factors) < 1e-6
@@ -108,27 +107,27 @@ def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
     assert np.array_equal(streamed.catalogue_.raters, fitting.catalogue_.raters)
     for wrong in ({"solver": "sequential"}, {"mechanism": "paid"}):
         with pytest.raises(ConfigError, match="fit on the GPU"):
-            HDPMF(epochs=1, device="cuda", **wrong).fit(train, weights)
+            HDPMF(epochs=1, on="gpu", **wrong).fit(train, weights)
 
 
 def test_running_away_is_noticed(world):
     with pytest.raises(DivergedError, match="learning rate 50"):
-        MF(epochs=20, learning_rate=50.0, device="cuda", scale_steps=False, rng=0).fit(world[0])
+        MF(epochs=20, learning_rate=50.0, on="gpu", scale_steps=False, rng=0).fit(world[0])
 
 
 def test_noise_once_and_shared_h_are_accepted(world):
     train, _, weights = world
     for solver in ("batch", "sequential"):
-        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, device="cuda", rng=0).fit(train, weights)
+        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, on="gpu", rng=0).fit(train, weights)
         assert np.isfinite(model.catalogue_.factors).all()
 
 
-def test_without_a_gpu_cuda_is_one_clear_line(world, monkeypatch):
+def test_without_a_gpu_asking_for_one_is_one_clear_line(world, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(devices, "no_gpu", lambda: "there is no NVIDIA driver")
-    with pytest.raises(HdpmfError, match=r"^device='cuda' cannot be used here: there is no NVIDIA driver[^\n]*$"):
-        HDPMF(device="cuda").fit(world[0])
-    HDPMF(device="auto", epochs=1).fit(world[0])
+    monkeypatch.setattr(availability, "no_gpu", lambda: "there is no NVIDIA driver")
+    with pytest.raises(HdpmfError, match=r"^on=.gpu. cannot be used here: there is no NVIDIA driver[^\n]*$"):
+        HDPMF(on="gpu").fit(world[0])
+    HDPMF(on="auto", epochs=1).fit(world[0])
 
 
 def test_estimators_train_on_a_gpu_without_numba():
@@ -140,7 +139,7 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import torch
-import hdpmf.models.device_training as training
+import hdpmf.models.gpu_training as training
 import hdpmf.models.factorization as factorization
 factorization.use_gpu = lambda name: True
 training.gpu = lambda: torch.device("cpu")

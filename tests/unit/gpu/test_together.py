@@ -15,9 +15,9 @@ from hdpmf.models.together import Fit, fit_together
 
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):
-    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "cuda")
-    monkeypatch.setattr("hdpmf.models.device_training.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.models.device_training.fits", lambda n: True)
+    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
+    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: True)
     monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
 
 
@@ -40,7 +40,7 @@ def test_a_grid_is_its_cells(world):
     assert sorted(one.number for one in done) == list(range(len(models)))
     assert all(one.error is None for one in done)
     for one, model in zip(given, models, strict=True):
-        alone = make_model(**one, device="cuda").fit(ratings, weights)
+        alone = make_model(**one, on="gpu").fit(ratings, weights)
         assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-6
         assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-6
         assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
@@ -56,7 +56,7 @@ def test_folds_beside_each_other_are_the_folds_alone(world, name):
     for one in fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]):
         assert one.error is None
     for model, (train, validation) in zip(models, folds, strict=True):
-        alone = make_model(name, **params, device="cuda").fit(train, weights)
+        alone = make_model(name, **params, on="gpu").fit(train, weights)
         assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
         assert np.array_equal(model.catalogue_.raters, alone.catalogue_.raters)
         assert model.score(validation) == pytest.approx(alone.score(validation), rel=1e-4)
@@ -71,7 +71,7 @@ def test_seeds_beside_each_other_are_the_seeds_alone(world, name, solver):
     done = list(fit_together([Fit(model, ratings, weights) for model in models]))
     assert done[-1].last
     for seed, model in zip((1, 2), models, strict=True):
-        alone = make_model(name, **params, rng=seed, device="cuda").fit(ratings, weights)
+        alone = make_model(name, **params, rng=seed, on="gpu").fit(ratings, weights)
         assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-6
 
 
@@ -83,7 +83,7 @@ def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(wor
     models = [make_model(name, **params) for _ in folds]
     list(fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]))
     for model, (train, _) in zip(models, folds, strict=True):
-        alone = make_model(name, **params, device="cuda").fit(train, weights)
+        alone = make_model(name, **params, on="gpu").fit(train, weights)
         assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
         assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-5
 

@@ -31,21 +31,21 @@ def run_file(
     ] = Path("out") / "experiment",
     jobs: Jobs = None,
     backend: Backend = "loky",
-    device: options.Device = "auto",
+    on: options.On = "auto",
     json: options.Json = False,
 ) -> None:
     """Run an experiment: cross-validation, then every method on every seed; all cores, resumable."""
     from hdpmf.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
-    words = {"jobs": jobs, "backend": backend, "device": None if device == "auto" else device}
+    words = {"jobs": jobs, "backend": backend, "on": None if on == "auto" else on}
     done, cells = run_and_summarise(
         [experiment],
         files,
         out,
         jobs=jobs,
         backend=backend,
-        device=device,
+        on=on,
         command=command_line("hdpmf", "experiment", "run", file, out=out, **words),
         public_command=command_line("hdpmf", "experiment", "run", file.name, **words),
     )

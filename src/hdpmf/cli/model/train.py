@@ -68,7 +68,7 @@ def train(
     weights_seed: options.WeightsSeed = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
-    device: options.Device = "cpu",
+    on: options.On = "cpu",
     items: one_round.Items = None,
     features: one_round.Features = None,
     prior: one_round.Prior = None,
@@ -81,7 +81,7 @@ def train(
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
     settings = Settings(
         method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
-        spec, uniform_weights, weights_seed, device,
+        spec, uniform_weights, weights_seed, on,
     )  # fmt: skip
     extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
     source = Source(train, data, scale, column, step)

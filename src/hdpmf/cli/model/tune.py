@@ -59,7 +59,7 @@ def tune(
     ] = Path("out") / "tune",
     jobs: Jobs = None,
     backend: Backend = "loky",
-    device: options.Device = "auto",
+    on: options.On = "auto",
     json: options.Json = False,
 ) -> None:
     """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.
@@ -79,7 +79,7 @@ def tune(
     words: dict[str, Any] = {
         "data": data, "factors": factors, "folds": folds, "lr_grid": lr_grid, "reg_grid": reg_grid,
         "epochs": epochs, "solver": solver, "epsilon": epsilon, "spec": list(spec or ()), "seed": seed,
-        "backend": backend, "device": None if device == "auto" else device,
+        "backend": backend, "on": None if on == "auto" else on,
     }  # fmt: skip
     here = command_line("hdpmf", "tune", method, train=train, out=out, **words)
     with resumable(here), watch() as progress:
@@ -100,7 +100,7 @@ def tune(
             out=out,
             n_jobs=jobs,
             backend=backend,
-            device=device,
+            on=on,
             command=command_line("hdpmf", "tune", method, **words),
             progress=progress,
         )

@@ -66,7 +66,7 @@ def run_paper(
     ] = None,
     jobs: Jobs = None,
     backend: Backend = "loky",
-    device: options.Device = "auto",
+    on: options.On = "auto",
     json: options.Json = False,
 ) -> None:
     """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all cores, resumable."""
@@ -74,14 +74,14 @@ def run_paper(
     experiments = _chosen(experiment, data, quick)
     words = {"data": data or [], "experiment": experiment or [], "quick": quick, "jobs": jobs}
     words["backend"] = None if backend == "loky" else backend
-    words["device"] = None if device == "auto" else device
+    words["on"] = None if on == "auto" else on
     done, cells = run_and_summarise(
         experiments,
         {},
         folder,
         jobs=jobs,
         backend=backend,
-        device=device,
+        on=on,
         command=command_line("hdpmf", "paper", "run", out=folder, **words),
         public_command=command_line("hdpmf", "paper", "run", **words),
     )

@@ -99,7 +99,7 @@ class Settings:
     spec: Sequence[str] | None = None
     uniform_weights: bool = False
     weights_seed: int | None = None
-    device: str = "cpu"
+    on: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:
@@ -128,7 +128,7 @@ class Settings:
             "noise": self.noise,
             "threshold": _threshold(self.threshold),
             "n_threads": self.threads,
-            "device": self.device,
+            "on": self.on,
             "rng": self.seed,
         }
 
@@ -154,7 +154,7 @@ class Settings:
             "epochs": self.epochs,
             "h": self.h,
             "noise": self.noise,
-            "device": self.device,
+            "on": self.on,
             "weights": "uniform" if self.uniform_weights else "drawn",
             "weights_seed": self.seed if self.weights_seed is None else self.weights_seed,
             "spec": _spec_values(self.spec or ()),

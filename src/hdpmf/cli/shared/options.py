@@ -238,13 +238,13 @@ Threads = Annotated[
         rich_help_panel=RUN_PANEL,
     ),
 ]
-Device = Annotated[
+On = Annotated[
     str,
     typer.Option(
-        "--device",
-        metavar="cpu|cuda|auto",
-        help="Where factors are trained; auto: on the GPU, if one can be used. There a seed gives other numbers.",
-        autocompletion=_complete_from("cpu", "cuda", "auto"),
+        "--on",
+        metavar="cpu|gpu|auto",
+        help="Where factors are trained; auto: on a GPU, if one can be used. There a seed gives other numbers.",
+        autocompletion=_complete_from("cpu", "gpu", "auto"),
         rich_help_panel=RUN_PANEL,
     ),
 ]

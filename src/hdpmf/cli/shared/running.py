@@ -66,7 +66,7 @@ def run_and_summarise(
     *,
     jobs: int | None,
     backend: str,
-    device: str,
+    on: str,
     command: str,
     public_command: str,
 ) -> tuple[Done, dict[str, list[Cell]]]:
@@ -78,19 +78,17 @@ def run_and_summarise(
         out: The folder of the results.
         jobs: Runs at a time.
         backend: Joblib's.
-        device: Where factors are trained.
+        on: Where factors are trained.
         command: To go on after Ctrl-C.
         public_command: The same without places on this machine, for the store.
     """
     from hdpmf.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
-    from hdpmf.gpu.device import use_gpu
+    from hdpmf.gpu.availability import use_gpu
     from hdpmf.progress import clock
 
     with Store(out, create=True) as store:
         # The estimate knows processors only.
-        about = (
-            "" if use_gpu(device) else f", about {clock(expected_seconds(experiments, jobs))} if none were done before"
-        )
+        about = "" if use_gpu(on) else f", about {clock(expected_seconds(experiments, jobs))} if none were done before"
         note(f"{len(expected_runs(experiments))} runs in all{about}")
         with resumable(command), watch() as progress:
             done = run_experiments(
@@ -99,7 +97,7 @@ def run_and_summarise(
                 files=files,
                 n_jobs=jobs,
                 backend=backend,
-                device=device,
+                on=on,
                 command=public_command,
                 progress=progress,
             )

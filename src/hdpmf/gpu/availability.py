@@ -1,4 +1,4 @@
-"""Which device to use, and one clear line where the one that was asked for cannot be."""
+"""Whether to use a GPU, and one clear line where the one that was asked for cannot be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hdpmf.errors import ConfigError, MissingExtraError
 if TYPE_CHECKING:
     import torch
 
-DEVICES = ("cpu", "cuda", "auto")
+PLACES = ("cpu", "gpu", "auto")
 
 _BYTES_PER_RATING = 80
 """Sorting needs keys, sorted keys and places of 8 bytes each, and the sorted columns beside those given."""
@@ -20,24 +20,24 @@ _BYTES_PER_RATING = 80
 _INSTALL = "pip install 'hdpmf[gpu]'"
 
 
-def use_gpu(device: str) -> bool:
-    """Whether ``device`` means the GPU here: ``auto`` does where one can be used.
+def use_gpu(on: str) -> bool:
+    """Whether ``on`` means the GPU here: ``auto`` does where one can be used.
 
     Raises:
-        ConfigError: No such device, or ``cuda`` without a usable GPU.
-        MissingExtraError: ``cuda`` without the packages for it.
+        ConfigError: No such place, or ``gpu`` without a usable one.
+        MissingExtraError: ``gpu`` without the packages for it.
     """
-    if device not in DEVICES:
-        raise ConfigError(f"device must be one of {', '.join(DEVICES)}, not {device!r}")
-    if device == "cpu":
+    if on not in PLACES:
+        raise ConfigError(f"on must be one of {', '.join(PLACES)}, not {on!r}")
+    if on == "cpu":
         return False
     packages = missing_packages()
     problem = _missing_words(packages) if packages else no_gpu()
-    if device == "auto" or problem is None:
+    if on == "auto" or problem is None:
         return problem is None
     if packages:
-        raise MissingExtraError(f"device='cuda' needs {problem}")
-    raise ConfigError(f"device='cuda' cannot be used here: {problem}; device='cpu' or 'auto' works anywhere")
+        raise MissingExtraError(f"on='gpu' needs {problem}")
+    raise ConfigError(f"on='gpu' cannot be used here: {problem}; on='cpu' or 'auto' works anywhere")
 
 
 def gpu() -> torch.device:

@@ -13,7 +13,7 @@ from hdpmf.errors import HdpmfError
 from hdpmf.experiments.execute import claim_of, finished, measured, parts_of, weights_of
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.store import Result, now
-from hdpmf.gpu.device import explain
+from hdpmf.gpu.availability import explain
 from hdpmf.models import METHODS, make_model
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.together import Fit, fit_together
@@ -35,7 +35,7 @@ def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> I
 
 
 def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor) -> Iterator[Result]:
-    started, host = now(), {"device": explain()}
+    started, host = now(), {"gpu": explain()}
     # Kept by what they are made from: what trains together must share its ratings, not have equal ones.
     parts: dict[bytes, tuple[Ratings, Ratings]] = {}
     weights: dict[bytes, PrivacyWeights | None] = {}

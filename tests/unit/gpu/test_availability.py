@@ -6,54 +6,54 @@ import sys
 import pytest
 
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.gpu import device
+from hdpmf.gpu import availability
 
 
 @pytest.fixture
 def surroundings(monkeypatch):
     def pretend(packages=(), problem=None):
-        monkeypatch.setattr(device, "missing_packages", lambda: packages)
-        monkeypatch.setattr(device, "no_gpu", lambda: problem)
+        monkeypatch.setattr(availability, "missing_packages", lambda: packages)
+        monkeypatch.setattr(availability, "no_gpu", lambda: problem)
 
     return pretend
 
 
 def test_cpu_asks_nobody(surroundings):
     surroundings(packages=("torch",))
-    assert device.use_gpu("cpu") is False
+    assert availability.use_gpu("cpu") is False
 
 
 def test_auto_is_silent(surroundings):
     surroundings(packages=("torch", "triton"))
-    assert device.use_gpu("auto") is False
+    assert availability.use_gpu("auto") is False
     surroundings(problem="there is no NVIDIA driver")
-    assert device.use_gpu("auto") is False
+    assert availability.use_gpu("auto") is False
     surroundings()
-    assert device.use_gpu("auto") is True
+    assert availability.use_gpu("auto") is True
 
 
-def test_cuda_says_what_is_missing_in_one_line(surroundings):
+def test_gpu_says_what_is_missing_in_one_line(surroundings):
     surroundings(packages=("torch", "triton"))
     with pytest.raises(MissingExtraError, match=r"^[^\n]*torch and triton[^\n]*pip install 'hdpmf\[gpu\]'$"):
-        device.use_gpu("cuda")
+        availability.use_gpu("gpu")
     surroundings(problem="there is no NVIDIA driver")
     with pytest.raises(ConfigError, match=r"^[^\n]*no NVIDIA driver[^\n]*$"):
-        device.use_gpu("cuda")
+        availability.use_gpu("gpu")
     surroundings()
-    assert device.use_gpu("cuda") is True
+    assert availability.use_gpu("gpu") is True
 
 
-def test_unknown_device():
-    with pytest.raises(ConfigError, match="cpu, cuda, auto"):
-        device.use_gpu("tpu")
+def test_unknown_place():
+    with pytest.raises(ConfigError, match="cpu, gpu, auto"):
+        availability.use_gpu("tpu")
 
 
 def test_explain(surroundings):
     surroundings(packages=("triton",))
-    assert "triton" in device.explain()
-    assert "pip install" in device.explain()
+    assert "triton" in availability.explain()
+    assert "pip install" in availability.explain()
     surroundings(problem="PyTorch finds no GPU")
-    assert device.explain() == "not usable: PyTorch finds no GPU"
+    assert availability.explain() == "not usable: PyTorch finds no GPU"
 
 
 def test_loops_need_nothing_but_numpy_torch_and_triton():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdpmf.gpu.device import gpu
+from hdpmf.gpu.availability import gpu
 from hdpmf.ratings import Ratings
 from hdpmf.shard.device_fit import DeviceFit, to_stars
 from hdpmf.shard.devices import Devices

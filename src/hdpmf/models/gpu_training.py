@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdpmf.errors import DivergedError
-from hdpmf.gpu.device import fits, gpu
+from hdpmf.gpu.availability import fits, gpu
 from hdpmf.models.entry import Entry, enter, first_factors
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.noise import k_norm_scale, laplace_scale
@@ -56,7 +56,7 @@ def cell_of(plan: Plan, mechanism: Mechanism, budget: float | None, seed: int, v
     return Cell(rates, plan.reg, seed, scale, view)
 
 
-def device_epochs(
+def gpu_epochs(
     train: Ratings,
     weights: PrivacyWeights,
     mechanism: Mechanism,
@@ -82,11 +82,11 @@ def device_epochs(
             raise DivergedError(
                 f"training ran away to infinity with learning rate {plan.learning_rate:g}; use a smaller one"
             )
-        vectors: Any = OnDevice(training.U, plan.n_factors)
+        vectors: Any = OnGpu(training.U, plan.n_factors)
         if epoch == plan.epochs and recipe.stand_in and isinstance(table, Table):
             # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
             vectors = constrained_ridges(table, training.V[:, 0, : plan.n_factors], plan.reg).cpu().numpy()
-        yield vectors, OnDevice(training.V, plan.n_factors), raters
+        yield vectors, OnGpu(training.V, plan.n_factors), raters
 
 
 def table_of(train: Ratings, entry: Entry) -> Table:
@@ -128,7 +128,7 @@ def blocks_of(train: Ratings, entry: Entry, size: int) -> Iterator[Block]:
         )
 
 
-class OnDevice:
+class OnGpu:
     """Factors of the first run, copied to the host only when somebody looks."""
 
     def __init__(self, factors: Any, n_factors: int) -> None:
