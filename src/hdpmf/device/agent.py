@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from hdpmf.device.declined import DeclinedError, reason_of
+from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.local_model import LocalModel, keep_model
 from hdpmf.device.outbox import pack, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
@@ -51,6 +51,8 @@ from hdpmf.shard.outgoing import compose
 
 _NO_RUN = bytes(RUN_BYTES)
 _ONE_ROUND = ("hdp-sum", "hdp-bit")
+_FINAL = ("protocol", "policy", "budget")
+"""Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
 
 
 def _no_log(line: str) -> None:
@@ -101,7 +103,7 @@ class DeviceAgent:
         return f"DeviceAgent({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a letter. Whatever comes in, a reply goes out and nothing is raised but by a broken program."""
+        """The reply to a letter. Whatever comes in, and whatever goes wrong, a reply goes out and nothing is raised."""
         with self._lock:
             letter: Envelope | None = None
             try:
@@ -113,6 +115,11 @@ class DeviceAgent:
                 if letter is not None:
                     self._forget_half_done(letter.run)
                 return _refusal(letter, reason)
+            except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
+                self._log(f"refused (unavailable): {type(error).__name__} in this program")
+                if letter is not None:
+                    self._sessions.pop(letter.run, None)
+                return _refusal(letter, "unavailable")
 
     def _job(self, letter: Envelope, data: bytes) -> bytes:
         message = decode(letter.body)
@@ -142,13 +149,37 @@ class DeviceAgent:
             raise ProtocolError("refused: this run is over")
         if isinstance(message, Terms):
             if session is not None:
-                raise ProtocolError("refused: terms are agreed on once in a run")
+                raise OutOfTurnError("refused: terms are agreed on once in a run")
             session, outcome = self._agree(letter, message)
         else:
             session = session or self._only_model(letter.run, message)
-            outcome = session.take(message, letter.body)
+            outcome = self._taken(session, message, letter.body)
         self._commit(session, letter, tag, outcome)
         return sealed(letter.run, letter.number, outcome.message)
+
+    def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
+        """What follows from a message. The first one that is not as it should be ends the run here."""
+        try:
+            return session.take(message, body)
+        except HdpmfError as error:
+            stays = session.state.terms is None or isinstance(error, OutOfTurnError)
+            if not stays and reason_of(error) in _FINAL:
+                self._break_off(session.run)
+            raise
+
+    def _break_off(self, run: bytes) -> None:
+        self._sessions.pop(run, None)
+        saved = self._store.load_state(run)
+        if saved is None:
+            return
+        state = read_state(saved)
+        state.over, state.shard = True, None
+        with self._store.transaction():
+            set_open(self._store, [other for other in open_runs(self._store) if other != run])
+            if state.charged:
+                self._store.save_state(run, state.encode())
+            else:
+                self._store.drop_state(run)
 
     def _agree(self, letter: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store

@@ -27,6 +27,10 @@ class DeclinedError(ProtocolError):
         self.reason: Reason = reason
 
 
+class OutOfTurnError(ProtocolError):
+    """A message whose turn is over. It is refused unread, so that the run may go on."""
+
+
 _WORDS: tuple[tuple[type[HdpmfError], Reason], ...] = (
     (StorageError, "storage"),
     (SecureSumError, "secure-sum"),

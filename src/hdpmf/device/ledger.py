@@ -113,6 +113,27 @@ class Ledger:
         budget = weights.for_ratings(ratings) * policy.epsilon
         return np.asarray(self._spent_by(ratings) + epsilons <= budget * (1 + SLACK))
 
+    def within_total(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
+        """Those of the chosen ratings that ``max_total`` leaves room for, in the order of the table.
+
+        Who is left out is settled by the tags of ratings, which know no value: of each user the first ones in that
+        order, up to the first that would be too much.
+        """
+        if policy.max_total is None or not len(chosen):
+            return chosen
+        totals, room = self._sums("user"), policy.max_total * (1 + SLACK)
+        users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
+        order = sorted(
+            (self._rated.user_tag(user), self._rated.pair_tag(user, item), place)
+            for user, item, place in zip(users, items, chosen.tolist(), strict=True)
+        )
+        kept = []
+        for user, _, place in order:
+            totals[user] = totals.get(user, 0.0) + float(epsilons[place])
+            if totals[user] <= room:
+                kept.append(place)
+        return np.array(sorted(kept), np.intp)
+
     def charge(self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray) -> None:
         """Write down that ratings pay, all of them or none. It is on the disk when this returns; send after it.
 

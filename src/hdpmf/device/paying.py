@@ -49,8 +49,8 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
         terms: What was agreed on.
         bare: Nothing is hidden, for a reason that is not in the terms.
 
-    Raises:
-        DeclinedError: There are no ratings (where somebody without has nothing to say), or none can pay any more.
+    There may be none: a device without ratings, or whose ratings have spent all, takes part like every other, with
+    its noise. Whether, when and how it answers says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
     check_policy(policy, terms)  # its owner may have changed it since the terms came
@@ -64,10 +64,8 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
     if terms.method in _ONE_ROUND:
         able &= weight_units(own) > 0  # lighter ratings send nothing there
     chosen = np.flatnonzero(able)
-    if len(ratings) and not len(chosen):
-        raise DeclinedError("budget", "no rating has enough left of its budget for this run")
-    if not len(ratings) and terms.view == "messages":
-        raise DeclinedError("unavailable", "this device has no ratings of the catalogue's items")
+    if not np.isinf(pays).any():
+        chosen = store.ledger.within_total(ratings, chosen, pays, policy)
     return chosen, pays[chosen]
 
 
@@ -100,20 +98,16 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
     return TakingPart(table, ratings, parts, digest)
 
 
-def who_paid(store: DeviceStore, run: bytes, digest: bytes, epsilon: float) -> TakingPart:
-    """The ratings that have paid for a run that is under way.
+def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
+    """The ratings that have paid for a run that is under way and would send no more than they have paid for.
 
-    Raises:
-        DeclinedError: Some of them are gone, or would now send more than they have paid for.
+    Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
     """
-    paid = store.ledger.paid_in(run.hex(), store.ratings())
-    chosen = np.flatnonzero(paid > 0)
-    found = taking_part(store, chosen)
-    if found.digest != digest:
-        raise DeclinedError("unavailable", "ratings that took part in this run are gone, so that it cannot go on here")
-    if (found.weights.for_ratings(found.ratings) * epsilon > paid[chosen] * (1 + SLACK)).any():
-        raise DeclinedError("unavailable", "weights are larger than when this run was paid for; it cannot go on here")
-    return found
+    ratings, weights = store.ratings(), store.weights()
+    paid = store.ledger.paid_in(run.hex(), ratings)
+    return taking_part(
+        store, np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK)))
+    )
 
 
 def agreed_words(terms: Terms, worth: Standing, factors: int = 1, *, fresh: bool = True) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hdpmf.device.declined import OutOfTurnError
 from hdpmf.device.ledger import Action
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.paying import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
@@ -49,17 +50,21 @@ class SurveySession(Session):
         survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
         if survey is None or self.agreed().view != "sums" or number != (0 if grouping is None else 1):
             return
-        shard = self._shard(survey, self._paid())
+        part = self._paid()
         if grouping is not None and self.state.labels is not None:
-            shard.resume(grouping, np.frombuffer(self.state.labels, np.bool_))
+            labels = np.frombuffer(self.state.labels, np.bool_)
+            if len(labels) != part.ratings.n_users:  # of other users than those who are here now
+                part, labels = taking_part(self._store, np.zeros(0, np.intp)), np.zeros(part.ratings.n_users, np.bool_)
+            shard = self._shard(survey, part)
+            shard.resume(grouping, labels)
             self._second(survey, grouping, shard)
         else:
-            self._first(survey, shard)
+            self._first(survey, self._shard(survey, part))
 
     def _survey(self, survey: Survey, body: bytes) -> Outcome:
         terms = self.agreed()
         if self.state.charged:
-            raise ProtocolError("refused: a survey is answered once; another one gets no answer")
+            raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
         _check(survey, terms)
         pays = choose(self._store, terms)
         part = taking_part(self._store, pays[0])
@@ -72,9 +77,9 @@ class SurveySession(Session):
     def _group(self, grouping: Grouping, body: bytes) -> Outcome:
         terms, survey, state = self.agreed(), kept(self.state.plan, Survey), self.state
         if survey is None or not survey.labels or state.summed < 0:
-            raise ProtocolError("refused: labels were not agreed on, or come before this device's weights are in a sum")
+            raise OutOfTurnError("refused: labels were not agreed on, or come before this device's weights are summed")
         if state.labels is not None:
-            raise ProtocolError("refused: the labels here are drawn; a label is drawn once")
+            raise OutOfTurnError("refused: the labels here are drawn; a label is drawn once")
         check_policy(self._store.policy, terms)  # its owner may have changed it since the survey came
         shard = self._shard(survey, self._paid())
         shard.resume()
@@ -89,7 +94,7 @@ class SurveySession(Session):
         )
 
     def _paid(self) -> TakingPart:
-        return who_paid(self._store, self.run, self.state.taking_part, self.agreed().epsilon)
+        return who_paid(self._store, self.run, self.agreed().epsilon)
 
     def _shard(self, survey: Survey, part: TakingPart) -> OneRoundShard:
         terms, setup = self.agreed(), self._setup

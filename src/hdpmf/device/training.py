@@ -6,7 +6,7 @@ import secrets
 
 import numpy as np
 
-from hdpmf.device.declined import DeclinedError
+from hdpmf.device.declined import DeclinedError, OutOfTurnError
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.methods import mechanism_of, method_with
 from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
@@ -65,7 +65,7 @@ class TrainingSession(Session):
 
     def _agree(self, plan: Plan, body: bytes) -> Outcome:
         if self.state.plan is not None:
-            raise ProtocolError("refused: a plan was agreed on already; it must not change")
+            raise OutOfTurnError("refused: a plan was agreed on already; it must not change")
         known = self._store.pinned_catalogue
         if known is None:
             raise ProtocolError("the item table must come before a plan")
@@ -98,10 +98,10 @@ class TrainingSession(Session):
     def _open(self, opening: Opening, body: bytes) -> Outcome:
         terms, plan = self.agreed(), self._plan()
         if self.state.opening is not None:
-            raise ProtocolError("refused: an Opening comes once")
+            raise OutOfTurnError("refused: an Opening comes once")
         pays = None if self.state.charged else self._choose(terms)
         if self._part is None:
-            self._part = who_paid(self._store, self.run, self.state.taking_part, self.agreed().epsilon)
+            self._part = who_paid(self._store, self.run, terms.epsilon)
         shard = self._new_shard(terms)
         shard.accept(plan)
         counts = shard.open(opening)
@@ -120,6 +120,8 @@ class TrainingSession(Session):
         if closing and self.state.opening is None:
             return self._take_model(message, body)
         terms = self.agreed()
+        if message.number <= self.state.number:
+            raise OutOfTurnError(f"refused: round {self.state.number} has been answered, and this is {message.number}")
         shard = self._going_on()
         shard.receive(message)
         self.touched = True
@@ -142,9 +144,7 @@ class TrainingSession(Session):
     def _finish(self, shard: DeviceShard, body: bytes) -> Outcome:
         terms, ratings = self.agreed(), self._taking_part().ratings
         users = tuple(map(str, ratings.users.ids.tolist()))
-        vectors = np.ascontiguousarray(shard.vectors, np.float32)
-        if not np.isfinite(vectors).all():
-            raise ProtocolError("refused: the final factors make user vectors that are no numbers")
+        vectors = np.ascontiguousarray(np.nan_to_num(shard.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32)
         rated = ratings.user_counts() > 0
         model = LocalModel(
             recommender=self._setup.recommender,
@@ -235,9 +235,14 @@ class TrainingSession(Session):
         if opening is None or state.shard is None:
             raise ProtocolError("an Opening must come before the rounds")
         if self._shard is None or self._part is None or self._part.table is not self._store.ratings():
-            self._part = who_paid(self._store, self.run, state.taking_part, self.agreed().epsilon)
+            self._part = who_paid(self._store, self.run, self.agreed().epsilon)
+            same = self._part.digest == state.taking_part
+            if not same:  # nor will it be the same again, should they come back
+                self._part = taking_part(self._store, np.zeros(0, np.intp))
+                state.taking_part, self.touched = b"gone", True
             self._shard = self._new_shard(self.agreed())
-            self._shard.resume(plan, opening, ShardState.decode(state.shard))
+            resume = self._shard.resume if same else self._shard.resume_without_ratings
+            resume(plan, opening, ShardState.decode(state.shard))
         return self._shard
 
     def _answer(self, message: ItemCounts | Gradients, numbers: np.ndarray) -> Message:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdpmf.errors import ProtocolError
-
 GRADIENT_STEP = 2.0**-20
 """What 1 stands for in a sum of gradients."""
 
-_LARGEST = 2.0**61
+_LARGEST = 2.0**41
 
 
 def to_grid(gradients: np.ndarray) -> np.ndarray:
-    """Gradients in whole units of ``GRADIENT_STEP``.
+    """Gradients in whole units of ``GRADIENT_STEP``; what is beyond 2^41 becomes that, and what is no number 0.
 
-    Raises:
-        ProtocolError: One is too large (beyond 2^41) or not a number.
+    Nothing is refused here: whoever could choose the factors would learn from a refusal which gradients are large.
     """
-    units = np.rint(gradients.astype(np.float64) * (1.0 / GRADIENT_STEP))
-    if not bool((np.abs(units) < _LARGEST).all()):
-        raise ProtocolError("gradients are too large for the grid; nothing was sent")
-    return units.astype(np.int64)
+    finite = np.nan_to_num(gradients.astype(np.float64), nan=0.0).clip(-_LARGEST, _LARGEST)
+    return np.rint(finite * (1.0 / GRADIENT_STEP)).astype(np.int64)
 
 
 def from_grid(units: np.ndarray) -> np.ndarray:

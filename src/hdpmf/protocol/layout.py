@@ -9,7 +9,8 @@
 | grouping (Grouping) | scores and weights, each of the items and then of the heads once more, total | 64 bits |
 
 The bound on a number is the largest that so many participants may have, so that both sides know it without saying it.
-A device whose numbers are beyond it takes no part.
+A device does not look whether its numbers are beyond it: words are reduced by their width, and so is their sum, which
+tells nothing but the sum of the numbers. A device that took no part would tell that its own are large.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ class SumLayout:
         return self.coding.wide
 
     def encode(self, numbers: np.ndarray) -> np.ndarray:
-        """Words of the numbers (int64, of any shape)."""
+        """Words of the numbers (int64, of any shape), modulo 2^64 or, where words are not wide, 2^32."""
         if numbers.size != self.length:
             raise ProtocolError(f"this job has {self.length} numbers, not {numbers.size}")
-        return self.coding.encode(numbers.reshape(-1))
+        whole = numbers.reshape(-1).astype(np.int64, copy=False)
+        # Wide words are the same bytes: thousands of simulated devices need not hold their numbers twice.
+        return whole.view(self.coding.word) if self.wide else whole.astype(self.coding.word)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The numbers behind a sum of words."""

@@ -242,7 +242,8 @@ class OneRoundShard:
     def _bits(self, survey: Survey) -> BitContribution:
         ratings = self._ratings
         coding = make_coding(survey.coding, ratings.scale, survey.epsilon)
-        senders, items, kept_units, plus = [], [], [], []
+        none = np.zeros(0, np.int64)
+        senders, items, kept_units, plus = [none], [none], [none], [none]
         silent = 0
         for block, units in self._blocks():
             entries = coding.encode(ratings.values[block])

@@ -7,6 +7,9 @@ of discrete Laplace noise to every number, rated or not: see ``proofs/hdpmf-paid
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+
 import numpy as np
 
 from hdpmf.errors import ProtocolError
@@ -16,13 +19,16 @@ from hdpmf.privacy.mechanisms import Entered, Mechanism
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
 from hdpmf.privacy.sampling import Noise, require_released
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Gradients, Opening, Plan
+from hdpmf.protocol import Gradients, Opening, Plan, Round
 from hdpmf.protocol.grid import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.ratings import Ratings
 from hdpmf.shard.h_law import HLaw
-from hdpmf.shard.shard import Shard, check_finite, draws_of_h
+from hdpmf.shard.shard import Shard, draws_of_h
 from hdpmf.shard.stand_in import stand_in_vectors
 from hdpmf.shard.state import ShardState
+
+LARGEST_FACTOR = 2.0**20
+"""Of V. Gradients of smaller ones fit the grid and the words of a sum, whatever was rated."""
 
 _BLOCK = 1 << 16  # ratings whose gradients are in memory at a time
 
@@ -66,13 +72,13 @@ class DeviceShard(Shard):
         self._everyone = everyone
         self._sharing = sharing
         self._min_raters = min_raters
+        self._stated = b""
 
     def contribute(self) -> Gradients:
         """The noisy gradients, as numbers of float32; where there is no noise, as they are."""
         plan = self._to_answer()
         if self._noise_budget is None:
-            sums = self._gradients(plan)
-            check_finite(sums)
+            sums = np.nan_to_num(self._gradients(plan), nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR)
             return self._answer(self._spread(sums))
         if not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
@@ -97,6 +103,7 @@ class DeviceShard(Shard):
             kept_noise=self._kept_noise,
             h_seen=self._h_law.seen,
             h_total=self._h_law.total,
+            stated=self._stated,
         )
 
     def resume(self, plan: Plan, opening: Opening, state: ShardState) -> None:
@@ -116,15 +123,43 @@ class DeviceShard(Shard):
         self._U = state.vectors.copy()
         self._h_law = HLaw(plan.n_factors, draws_of_h(plan), state.h_seen, state.h_total)
         self._round, self._answered = state.round, max(state.answered, state.round)
-        self._raters, self._kept_noise = state.raters, state.kept_noise
+        self._raters, self._kept_noise, self._stated = state.raters, state.kept_noise, state.stated
 
-    def _check_raters(self, raters: np.ndarray) -> None:
-        super()._check_raters(raters)
-        if len(raters) and int(raters.max()) > self._everyone:
+    def resume_without_ratings(self, plan: Plan, opening: Opening, state: ShardState) -> None:
+        """Go on where ratings that took part are gone: with none, so that nobody hears that they are."""
+        none = np.zeros(0, np.int64)
+        self.resume(
+            plan,
+            opening,
+            replace(
+                state,
+                vectors=np.zeros((self._ratings.n_users, state.vectors.shape[1]), np.float32),
+                raters=None if state.raters is None else none,
+                kept=None if state.kept is None else none,
+                kept_noise=None if state.kept_noise is None else np.zeros((0, plan.n_factors), np.int64),
+            ),
+        )
+
+    def _judge(self, message: Round, draws: bool) -> None:
+        """By public rules, on all rows alike, before it matters which items are rated here.
+
+        Whatever else is wrong with the numbers is clipped or makes more noise, never less, and is not refused.
+        """
+        if float(np.abs(message.item_factors).max()) > LARGEST_FACTOR:
+            raise ProtocolError(f"refused: item factors beyond {LARGEST_FACTOR:,.0f} belong to no training")
+        if not draws:
+            return
+        if int(message.raters.max()) > self._everyone:
             raise ProtocolError(
                 f"refused: an item is said to have more raters than the {self._everyone} users of the run; each "
                 "rater's share of the noise would be too small"
             )
+        stated = sha256(message.raters.tobytes()).digest()
+        if self._stated not in (b"", stated):
+            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
+        if message.h is not None and self._kept_noise is None:
+            self._h_law.check(message.h)
+        self._stated = stated
 
     def _units(self, plan: Plan) -> np.ndarray:
         """Rounded gradients of the items that are rated here, with their noise where there is any."""
@@ -141,7 +176,7 @@ class DeviceShard(Shard):
         if self._kept_noise is not None:
             return self._kept_noise
         width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
-        part = self._counts / np.maximum(self._round_raters(), 1)
+        part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))
         scale = laplace_scale(plan.n_factors, width, round_budget) / GRADIENT_STEP
         if len(part) == 0:
             return np.zeros((0, plan.n_factors), np.int64)

@@ -171,13 +171,11 @@ class Shard:
         draws = self._noise_budget is not None and not closing and self._mechanism.needs_h
         if draws and message.h is None:
             raise ProtocolError("refused: without h for every item the gradients would go out without noise")
+        self._judge(message, draws)
         raters = self._rows(message.raters)
-        self._check_raters(raters)
         h = None
         if draws and message.h is not None and len(raters):
             h = message.h if len(message.h) == 1 else self._rows(message.h)
-            if self._kept_noise is None:
-                self._h_law.check(h)
         V = pad(self._rows(message.item_factors))
         if closing and not self._mechanism.sends_fitted_vectors:
             # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
@@ -192,11 +190,15 @@ class Shard:
         self._raters = raters
         self._round = message.number
 
-    def _check_raters(self, raters: np.ndarray) -> None:
+    def _judge(self, message: Round, draws: bool) -> None:
+        """Refuse a round by what is in it, before a step is made with it."""
+        raters = self._rows(message.raters)
         if (raters < self._counts).any():
             raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
         if self._raters is not None and not np.array_equal(raters, self._raters):
             raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
+        if draws and message.h is not None and len(raters) and self._kept_noise is None:
+            self._h_law.check(message.h if len(message.h) == 1 else self._rows(message.h))
 
     def contribute(self) -> Gradients:
         """The noisy gradients of this round's item factors, once: a second answer would halve the noise."""

@@ -25,6 +25,7 @@ class ShardState:
         kept_noise: Noise that is drawn once for all rounds.
         h_seen: Rounds whose h was looked at.
         h_total: What was found in them, per row.
+        stated: Digest of the numbers of raters that the first round stated.
     """
 
     round: int
@@ -35,6 +36,7 @@ class ShardState:
     kept_noise: np.ndarray | None
     h_seen: int
     h_total: np.ndarray | None
+    stated: bytes = b""
 
     def __repr__(self) -> str:
         return f"ShardState(round {self.round})"
@@ -45,13 +47,13 @@ class ShardState:
         for name, dtype in _DTYPES.items():
             array = getattr(self, name)
             arrays[name] = None if array is None else (array.shape, array.astype(dtype).tobytes())
-        return msgspec.msgpack.encode((self.round, self.answered, self.h_seen, arrays))
+        return msgspec.msgpack.encode((self.round, self.answered, self.h_seen, arrays, self.stated))
 
     @classmethod
     def decode(cls, data: bytes) -> ShardState:
         """From bytes."""
         try:
-            number, answered, seen, arrays = msgspec.msgpack.decode(data, type=_Fields)
+            number, answered, seen, arrays, stated = msgspec.msgpack.decode(data, type=_Fields)
             found = {
                 name: None if arrays[name] is None else np.frombuffer(arrays[name][1], dtype).reshape(arrays[name][0])
                 for name, dtype in _DTYPES.items()
@@ -61,7 +63,7 @@ class ShardState:
         vectors = found.pop("vectors")
         if vectors is None:
             raise StorageError("the kept state of a run has no vectors: the store is damaged")
-        return cls(round=number, answered=answered, h_seen=seen, vectors=vectors, **found)
+        return cls(round=number, answered=answered, h_seen=seen, vectors=vectors, stated=stated, **found)
 
 
-_Fields = tuple[int, int, int, dict[str, tuple[list[int], bytes] | None]]
+_Fields = tuple[int, int, int, dict[str, tuple[list[int], bytes] | None], bytes]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from hdpmf.device.run_state import read_state
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ProtocolError, StorageError
+from hdpmf.privacy.coding import weight_units
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Accepted, Grouping, Ready, Refusal, Reply, decode, encode
 from hdpmf.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
@@ -255,7 +256,8 @@ def test_a_grouping_of_other_items(other):
     counted(agents, roster)
     refuses(agents[0], Grouping(**other), "protocol", 1)
     assert labels_of(agents[0]) is None
-    assert ask(agents[0], GROUPING, 1) == Ready(number=1)
+    refuses(agents[0], GROUPING, "protocol", 1)  # the run is over here
+    assert ask(agents[1], GROUPING, 1) == Ready(number=1)
 
 
 def _forged(old, new):
@@ -335,16 +337,20 @@ def test_what_changed_between_the_sums_is_held_to_what_was_paid(change):
     counted(agents, roster)
     store = agents[0]._store
     ratings = store.ratings()
+    store_weights = store.weights().for_ratings(ratings)
     user = str(ratings.users.ids[ratings.user_codes[0]])
     if change == "weight":
         assert store.weights().for_users(ratings.users)[ratings.user_codes[0]] < 1.0
         store.set_weight(user=user, beta=1.0)
-        reason = "unavailable"
     elif change == "rating":
         store.remove(str(ratings.items.ids[ratings.item_codes[0]]), user=user)
-        reason = "unavailable"
     else:
         store.set_policy(replace(OPEN, methods=("hdp-bit",)))
-        reason = "policy"
-    refuses(agents[0], GROUPING, reason, 1)
-    assert labels_of(agents[0]) is None
+        refuses(agents[0], GROUPING, "policy", 1)
+        assert labels_of(agents[0]) is None
+        return
+    assert ask(agents[0], GROUPING, 1) == Ready(number=1)
+    n, numbers = WORLD.n_items, agents[0]._sessions[RUN].sum.numbers
+    units = np.bincount(ratings.item_codes, weight_units(store_weights), n)
+    sent = numbers[n + len(GROUPING.heads) : 2 * n + len(GROUPING.heads)]
+    assert sent.sum() < units.sum()  # what weighs more than was paid for, or is gone, is not in it
