@@ -21,10 +21,10 @@ from hdpmf.protocol import ItemFacts, Round
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
-from hdpmf.service.conversation import no_log
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
-from hdpmf.service.service import Outcome, conduct
+from hdpmf.service.run import FederatedRun, no_log
+from hdpmf.service.service import RunOutcome, conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard import Devices
 
@@ -100,7 +100,7 @@ class Simulation:
 
     result: SimulationResult
     model: Model
-    outcome: Outcome
+    outcome: RunOutcome
 
 
 def simulate(
@@ -138,19 +138,18 @@ def simulate(
     n_devices = train.n_users if devices is None else devices
     log(f"setting up {n_devices:,} devices")
     with closing(_crowd(deal(train, weights, n_devices, seed), _lenient_policy(settings), seed, processes)) as crowd:
-        enrolled = Enrolled(crowd.cards)
         if settings.view == "sums":
             crowd.pin_roster(crowd.cards)
-        outcome = conduct(
-            settings,
-            catalogue_table(train.items, train.scale, train.item_table),
-            enrolled,
-            crowd.network,
+        run = FederatedRun(
+            settings=settings,
+            table=catalogue_table(train.items, train.scale, train.item_table),
+            enrolled=Enrolled(crowd.cards),
+            transport=crowd.network,
             pace=_PACE,
-            draws=SeededNoise(seed, _RECOMMENDER_STREAM),
             metrics=metrics,
             log=log,
         )
+        outcome = conduct(run, draws=SeededNoise(seed, _RECOMMENDER_STREAM))
         vectors = crowd.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)
@@ -206,7 +205,7 @@ def _lenient_policy(settings: RunSettings) -> str:
 
 
 def _everyones_model(
-    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: Outcome, found: list[Vectors]
+    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome, found: list[Vectors]
 ) -> Model:
     """What all devices together predict, measured as the library's models are."""
     model = make_model(

@@ -29,10 +29,10 @@ class Enrolled:
 
     def __init__(self, cards: Iterable[DeviceCard] = ()) -> None:
         self.cards = tuple(cards)
-        for one in self.cards:
-            _check(one)
+        for card in self.cards:
+            _check(card)
         for field in ("name", "identity", "node"):
-            twice = _first_repeated([getattr(one, field) for one in self.cards])
+            twice = _first_repeated([getattr(card, field) for card in self.cards])
             if twice is not None:
                 raise ConfigError(
                     f"two devices have the same {field} {twice[:32]!r}; a device may be counted once. If it was set up "
@@ -42,30 +42,27 @@ class Enrolled:
     def __len__(self) -> int:
         return len(self.cards)
 
-    def __contains__(self, device: object) -> bool:
-        return device in self._places
-
     def __repr__(self) -> str:
         return f"Enrolled({len(self)} devices)"
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {one.identity: place for place, one in enumerate(self.cards)}
+        return {card.identity: place for place, card in enumerate(self.cards)}
 
     @cached_property
     def users(self) -> Mapping[str, int]:
         """Users behind each device."""
-        return {one.identity: one.users for one in self.cards}
+        return {card.identity: card.users for card in self.cards}
 
     @cached_property
     def roster(self) -> Roster:
         """For secure sums."""
-        return Roster(bytes.fromhex(one.identity) for one in self.cards)
+        return Roster(bytes.fromhex(card.identity) for card in self.cards)
 
     @property
     def digest(self) -> str:
-        """What people compare: of all keys and users, in order, in groups of four letters."""
-        text = msgspec.json.encode([[one.identity, one.node, one.users] for one in self.cards])
+        """What people compare: of all keys and users, in order, in groups of four digits."""
+        text = msgspec.json.encode([[card.identity, card.node, card.users] for card in self.cards])
         plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
@@ -79,15 +76,11 @@ class Enrolled:
 
     def count_users(self, devices: Iterable[str]) -> int:
         """Users behind these devices."""
-        return sum(self.users[one] for one in devices)
-
-    def with_card(self, card: DeviceCard) -> Enrolled:
-        """One device more; a device that is there already is refused."""
-        return Enrolled((*self.cards, card))
+        return sum(self.users[device] for device in devices)
 
     def without(self, name: str) -> Enrolled:
         """One device less, by its name or key."""
-        kept = [one for one in self.cards if name not in (one.name, one.identity)]
+        kept = [card for card in self.cards if name not in (card.name, card.identity)]
         if len(kept) == len(self.cards):
             raise ConfigError(f"no device {name!r} is enrolled")
         return Enrolled(kept)
@@ -127,8 +120,8 @@ def read_card(data: bytes) -> DeviceCard:
 def devices_needed(users: Sequence[int], minimum: int) -> int | None:
     """How many devices it takes so that any so many of them hold ``minimum`` users; None where all are too few."""
     total = 0
-    for count, one in enumerate(sorted(users), start=1):
-        total += one
+    for count, held in enumerate(sorted(users), start=1):
+        total += held
         if total >= minimum:
             return count
     return None

@@ -181,9 +181,9 @@ class ServiceFolder:
 
     def runs(self) -> list[bytes]:
         """All runs that were begun, the oldest first."""
-        found = [one for one in (self.path / "runs").iterdir() if (one / "settings.json").is_file()]
-        found.sort(key=lambda one: (one / "settings.json").stat().st_mtime_ns)
-        return [bytes.fromhex(one.name) for one in found]
+        records = [path for path in (self.path / "runs").glob("*/settings.json") if path.is_file()]
+        records.sort(key=lambda path: path.stat().st_mtime_ns)
+        return [bytes.fromhex(path.parent.name) for path in records]
 
     def unfinished(self) -> bytes | None:
         """The run that was begun last, if it has not ended."""

@@ -25,7 +25,7 @@ class Metrics:
         present: Devices that are connected.
         bytes_in: Received from devices.
         bytes_out: Sent to devices.
-        letters: Sent.
+        messages: Sent.
         replies: Received.
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
         round_seconds: Of all completed rounds together.
@@ -44,7 +44,7 @@ class Metrics:
         self.present = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.letters = 0
+        self.messages = 0
         self.replies = 0
         self.refusals: Counter[str] = Counter()
         self.round_seconds = 0.0
@@ -87,6 +87,6 @@ class Metrics:
         """For JSON."""
         names = (
             "stage", "method", "rounds", "number", "rounds_done", "rounds_lost", "participants", "members", "present",
-            "bytes_in", "bytes_out", "letters", "replies", "round_seconds",
+            "bytes_in", "bytes_out", "messages", "replies", "round_seconds",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names} | {"refusals": dict(self.refusals)}

@@ -36,7 +36,7 @@ class Collector:
             "rounds_lost": (now.rounds_lost, "Rounds that were given up because a secure sum broke off."),
             "received_bytes": (now.bytes_in, "Bytes received from devices."),
             "sent_bytes": (now.bytes_out, "Bytes sent to devices."),
-            "letters": (now.letters, "Letters sent to devices."),
+            "messages": (now.messages, "Messages sent to devices."),
             "replies": (now.replies, "Replies received from devices."),
             "round_seconds": (now.round_seconds, "Seconds that completed rounds took together."),
         }

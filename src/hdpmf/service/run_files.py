@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from hdpmf.errors import StorageError
+from hdpmf.errors import FederationError, StorageError
 from hdpmf.files import atomic_write
-from hdpmf.service.sum_log import SumLog
+from hdpmf.protocol import decode
+from hdpmf.service.sum_log import Log, NoLog, SumLog
 
+M = TypeVar("M")
 Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
 
 
@@ -45,6 +47,16 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     delivered: tuple[str, ...] = ()
 
 
+def kept(data: bytes, kind: type[M]) -> M:
+    """A message in a checkpoint."""
+    message = decode(data)
+    if not isinstance(message, kind):
+        raise FederationError(
+            f"the checkpoint holds a {type(message).__name__} where a {kind.__name__} should be; start a new run"
+        )
+    return message
+
+
 class RunFiles(Protocol):
     """Where a run keeps what it needs to go on."""
 
@@ -56,8 +68,8 @@ class RunFiles(Protocol):
         """The last one; a new one where there is none."""
         ...
 
-    def sum_log(self, number: int) -> SumLog | None:
-        """The log of the secure sum of a job; None where nothing is kept."""
+    def sum_log(self, number: int) -> Log:
+        """The log of the secure sum of a job."""
         ...
 
     def drop_sum_log(self, number: int) -> None:
@@ -75,9 +87,9 @@ class NoFiles:
         """A new one."""
         return Checkpoint()
 
-    def sum_log(self, number: int) -> SumLog | None:
-        """None."""
-        return None
+    def sum_log(self, number: int) -> Log:
+        """One that keeps nothing."""
+        return NoLog()
 
     def drop_sum_log(self, number: int) -> None:
         """Nothing to drop."""
@@ -107,7 +119,7 @@ class RunFolder:
         except (OSError, msgspec.MsgspecError) as error:
             raise StorageError(f"{path} cannot be read ({type(error).__name__}); start a new run") from error
 
-    def sum_log(self, number: int) -> SumLog | None:
+    def sum_log(self, number: int) -> Log:
         """The log of the secure sum of a job."""
         return SumLog(self._log_path(number))
 

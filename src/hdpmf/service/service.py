@@ -11,28 +11,26 @@ from typing import Any
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import CatalogueTable, DeviceCard, ItemFacts, Opening, Round, decode
-from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol import DeviceCard, ItemFacts, Opening, Round, decode
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.recommender.recommender import Draws
-from hdpmf.service.conversation import Conversation, no_log
+from hdpmf.service.channel import RunChannel
+from hdpmf.service.delivery import hand_out
 from hdpmf.service.draws import SystemDraws
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
-from hdpmf.service.handing_out import hand_out
-from hdpmf.service.mailroom import Mailroom
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.public_model import PublicModel
-from hdpmf.service.run_files import NoFiles, RunFiles
-from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.service.run import FederatedRun, no_log
+from hdpmf.service.settings import RunSettings
 from hdpmf.service.statement import Statement, state
-from hdpmf.service.survey import Answers, SurveyRun
+from hdpmf.service.survey import Answers, SurveyRun, kept_answer
 from hdpmf.service.training import Training
 from hdpmf.transport import RecommenderTransport
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outcome:
+class RunOutcome:
     """How a run ended.
 
     Attributes:
@@ -50,84 +48,43 @@ class Outcome:
     summary: dict[str, Any]
 
 
-def conduct(
-    settings: RunSettings,
-    table: CatalogueTable,
-    enrolled: Enrolled,
-    transport: RecommenderTransport,
-    *,
-    run: bytes | None = None,
-    cohort: frozenset[str] | None = None,
-    earlier: Sequence[Answers] = (),
-    files: RunFiles | None = None,
-    pace: Pace | None = None,
-    draws: Draws | None = None,
-    metrics: Metrics | None = None,
-    log: Callable[[str], None] = no_log,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Outcome:
-    """One run from its first letter to its result, or on from where its files say that it was.
+def conduct(run: FederatedRun, *, earlier: Sequence[Answers] = (), draws: Draws | None = None) -> RunOutcome:
+    """One run from its first message to its result, or on from where its files say that it was.
 
     Args:
-        settings: What it is about.
-        table: The items.
-        enrolled: The roster.
-        transport: Reaches the devices.
-        run: Its id; a new one where not given.
-        cohort: Devices that are asked; everyone on the roster where not given.
+        run: The run.
         earlier: Answers of other cohorts to the same survey.
-        files: Where checkpoints go; nowhere where not given.
-        pace: How long to wait.
         draws: Where h and first factors come from; the operating system where not given.
-        metrics: Where things are counted.
-        log: Told what happens.
-        sleep: For tests.
     """
-    run = secrets.token_bytes(RUN_BYTES) if run is None else run
-    metrics = Metrics() if metrics is None else metrics
+    settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
     before = (metrics.bytes_in, metrics.bytes_out)
-    known = known_items(table)
-    talk = Conversation(
-        settings=settings,
-        table=table,
-        known=known,
-        enrolled=enrolled,
-        cohort=frozenset(enrolled.users) if cohort is None else cohort,
-        mailroom=Mailroom(transport, run, metrics),
-        files=NoFiles() if files is None else files,
-        pace=Pace() if pace is None else pace,
-        log=log,
-        sleep=sleep,
-    )
     numbers: Round | ItemFacts
     answer: Answers | None = None
-    survey = SurveyRun(talk, earlier) if settings.one_round else None  # refuses what nobody should be asked
-    talk.gather()
+    survey = SurveyRun(run, earlier) if settings.one_round else None  # refuses what nobody should be asked
+    run.gather()
     if survey is not None:
         answer, numbers = survey.conduct()
         plan: Any = survey.survey
     else:
-        training = Training(talk, SystemDraws() if draws is None else draws)
+        training = Training(run, SystemDraws() if draws is None else draws)
         numbers, plan = training.conduct(), training.plan
     metrics.stage = "done"
-    checkpoint = talk.checkpoint
     opening = decode(checkpoint.opening) if checkpoint.opening else None
-    members = enrolled.count_users(checkpoint.members)
     statement = state(
         settings,
-        known.scale,
+        run.known.scale,
         noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
     )
     facts = {
-        "run": run.hex(),
+        "run": run.id.hex(),
         "method": settings.method,
-        "catalogue": known.fingerprint,
+        "catalogue": run.known.fingerprint,
         "settings": msgspec.to_builtins(settings),
         "privacy": statement.as_dict(),
     }
     summary = facts | {
         "devices": len(checkpoint.members),
-        "users": members,
+        "users": run.enrolled.count_users(checkpoint.members),
         "rounds": len(checkpoint.users),
         "rounds_lost": len(checkpoint.lost),
         "least_users_in_a_round": min(checkpoint.users, default=0),
@@ -138,7 +95,7 @@ def conduct(
         "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),
     }
-    return Outcome(run, PublicModel(facts, table, numbers, plan), statement, answer, summary)
+    return RunOutcome(run.id, PublicModel(facts, run.table, numbers, plan), statement, answer, summary)
 
 
 class Service:
@@ -180,8 +137,8 @@ class Service:
                 "devices have answered by labels already, and such answers are not put together with those of others; "
                 "new devices can have the model (--stay), or a run without labels"
             )
-        answered = {name for one in earlier for name in self.folder.run_files(one).load().members}
-        cohort = [one.identity for one in enrolled.cards if one.identity not in answered]
+        answered = {name for past in earlier for name in self.folder.run_files(past).load().members}
+        cohort = [card.identity for card in enrolled.cards if card.identity not in answered]
         if not cohort:
             raise FederationError("every enrolled device has answered already; enrol new devices first")
         settings.terms("-", enrolled.count_users(cohort))  # refuses a minimum that can never be reached
@@ -192,27 +149,29 @@ class Service:
                 settings=settings,
                 devices=enrolled.cards,
                 cohort=tuple(cohort),
-                earlier=tuple(one.hex() for one in earlier),
+                earlier=tuple(past.hex() for past in earlier),
             ),
         )
         return run
 
-    def conduct(self, run: bytes) -> Outcome:
+    def conduct(self, run: bytes) -> RunOutcome:
         """A run that was begun, to its end."""
         record, files = self.folder.record(run), self.folder.run_files(run)
         outcome = conduct(
-            record.settings,
-            self.folder.catalogue,
-            Enrolled(record.devices),
-            self._transport,
-            run=run,
-            cohort=frozenset(record.cohort),
-            earlier=[self._answer(bytes.fromhex(one)) for one in record.earlier],
-            files=files,
-            pace=self.folder.config.pace,
-            metrics=self.metrics,
-            log=self._log,
-            sleep=self._sleep,
+            FederatedRun(
+                settings=record.settings,
+                table=self.folder.catalogue,
+                enrolled=Enrolled(record.devices),
+                transport=self._transport,
+                id=run,
+                only=frozenset(record.cohort),
+                files=files,
+                pace=self.folder.config.pace,
+                metrics=self.metrics,
+                log=self._log,
+                sleep=self._sleep,
+            ),
+            earlier=[self._answer(bytes.fromhex(name)) for name in record.earlier],
         )
         self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
         self._write_state()
@@ -227,7 +186,9 @@ class Service:
         files = self.folder.run_files(run)
         checkpoint = files.load()
         wanting = (self._transport.present() & set(self.folder.enrolled.users)) - set(checkpoint.delivered)
-        took = hand_out(model, Mailroom(self._transport, run, self.metrics), wanting, self.folder.config.pace.deadline)
+        took = hand_out(
+            model, RunChannel(self._transport, run, self.metrics), wanting, self.folder.config.pace.deadline
+        )
         if took:
             checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
             files.save(checkpoint)
@@ -267,12 +228,9 @@ class Service:
         ]
 
     def _answer(self, run: bytes) -> Answers:
-        answer = decode(self.folder.run_files(run).load().answer)
-        if not isinstance(answer, Answers):
-            raise FederationError(f"run {run.hex()} holds no answer to a survey")
-        return answer
+        return kept_answer(self.folder.run_files(run).load())
 
 
-def _asks_the_same(one: RunSettings, other: RunSettings) -> bool:
+def _asks_the_same(before: RunSettings, now: RunSettings) -> bool:
     names = ("method", "epsilon", "design", "coding", "rounds")  # by labels there are two
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(getattr(before, name) == getattr(now, name) for name in names)

@@ -23,6 +23,14 @@ CLOSED = (1 << 32) - 1
 class Log(Protocol):
     """Where the messages of one sum are kept."""
 
+    def begin(self, plan: bytes) -> None:
+        """Keep the plan."""
+        ...
+
+    def read(self) -> tuple[bytes | None, list[tuple[int, bytes]]]:
+        """The plan, if there is one, and what followed it."""
+        ...
+
     def take(self, device: int, data: bytes) -> None:
         """Keep a message that was taken in."""
         ...
@@ -31,15 +39,29 @@ class Log(Protocol):
         """Keep that the step is closed; after this everything before it is safe."""
         ...
 
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
 
 class NoLog:
     """Keeps nothing, for a simulation that is not resumed."""
+
+    def begin(self, plan: bytes) -> None:
+        """Forget it."""
+
+    def read(self) -> tuple[bytes | None, list[tuple[int, bytes]]]:
+        """Nothing."""
+        return None, []
 
     def take(self, device: int, data: bytes) -> None:
         """Forget it."""
 
     def close_step(self) -> None:
         """Forget it."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class SumLog:

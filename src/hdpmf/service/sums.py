@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
 from hdpmf.errors import FederationError, SecureSumError
+from hdpmf.protocol import Message, Ready
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.secure_sum import (
     SecureSumServer,
@@ -21,9 +23,9 @@ from hdpmf.secure_sum import (
 )
 from hdpmf.secure_sum.messages import SumPlan
 from hdpmf.secure_sum.plan import smallest_threshold
-from hdpmf.service.conversation import Conversation
 from hdpmf.service.enrolment import devices_needed
-from hdpmf.service.sum_log import CLOSED, Log, NoLog
+from hdpmf.service.run import FederatedRun
+from hdpmf.service.sum_log import CLOSED, Log
 
 _VECTORS_ASKED = 3  # steps: keys, shares, vectors, confirmations, unmasking
 
@@ -56,22 +58,29 @@ class Summed:
 
 
 def sum_when_ready(
-    run: Conversation, number: int, collect: Callable[[], Collection[str]], layout: Callable[[int], SumLayout]
+    run: FederatedRun, number: int, asked: Collection[str], message: Message | bytes, layout: Callable[[int], SumLayout]
 ) -> Summed:
-    """Who is ready, then their sum; tried again where it breaks off before anyone has sent numbers.
+    """Ask devices to get ready, then sum their numbers; tried again where it breaks off before anyone has sent any.
 
     Args:
         run: The run.
         number: The job.
-        collect: Finds the devices that are ready.
+        asked: The devices.
+        message: What tells them the job.
         layout: The words of the job, by the number of participants.
 
     Raises:
         SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.
         FederationError: It broke off before that, too often. The run can go on later.
     """
-    ready = None if _under_way(run, number) else collect()
+
+    def take(device: str, answer: Message) -> str | None:
+        return None if isinstance(answer, Ready) and answer.number == number else "out-of-round"
+
     for attempt in range(run.pace.attempts):
+        if attempt:
+            run.sleep(run.pace.pause)
+        ready = None if attempt == 0 and _under_way(run, number) else run.collect(asked, number, message, take, Ready)
         try:
             return _secure_sum(run, number, ready, layout)
         except SumBrokenOffError as error:
@@ -90,60 +99,42 @@ def sum_when_ready(
                     f"last time because: {error}. The run is kept; start it again when more devices are there"
                 ) from error
             run.log(f"the secure sum broke off and is tried again: {error}")
-        run.sleep(run.pace.pause)
-        ready = collect()
     raise FederationError("a secure sum needs at least one attempt")
 
 
 def _secure_sum(
-    run: Conversation, number: int, devices: Collection[str] | None, layout: Callable[[int], SumLayout]
+    run: FederatedRun, number: int, devices: Collection[str] | None, layout: Callable[[int], SumLayout]
 ) -> Summed:
-    """The sum of these devices' numbers of a job.
-
-    Args:
-        run: The run.
-        number: The job.
-        devices: Who is ready; None to go on with a sum that is under way.
-        layout: The words of the job, by the number of participants.
+    """The sum of these devices' numbers of a job; None goes on with a sum that is under way.
 
     Raises:
         SumBrokenOffError: There is no sum. What devices sent stays masked.
     """
-    log = run.files.sum_log(number)
-    try:
-        if log is None:
-            session = _Session(_propose(run, devices or (), layout), run, NoLog())
+    with closing(run.files.sum_log(number)) as log:
+        stored, records = log.read()
+        if stored is None:
+            plan = _propose(run, devices or (), layout)
+            log.begin(encode(plan))
         else:
-            stored, records = log.read()
-            if stored is None:
-                plan = _propose(run, devices or (), layout)
-                log.begin(encode(plan))
-            else:
-                plan = _stored_plan(stored)
-            session = _Session(plan, run, log)
-            session.repeat(records)
+            plan = _stored_plan(stored)
+        session = _Session(plan, run, log)
+        session.repeat(records)
         return session.conduct(number)
-    finally:
-        if log is not None:
-            log.close()
 
 
-def _under_way(run: Conversation, number: int) -> bool:
+def _under_way(run: FederatedRun, number: int) -> bool:
     """Whether the log has a sum of this job that was not finished."""
-    log = run.files.sum_log(number)
-    if log is None:
-        return False
-    found = log.read()[0] is not None
-    log.close()
-    if not found:
+    with closing(run.files.sum_log(number)) as log:
+        begun = log.read()[0] is not None
+    if not begun:
         run.files.drop_sum_log(number)
-    return found
+    return begun
 
 
 class _Session:
     """A SecureSumServer with its log."""
 
-    def __init__(self, plan: SumPlan, run: Conversation, log: Log) -> None:
+    def __init__(self, plan: SumPlan, run: FederatedRun, log: Log) -> None:
         self._run = run
         self._log = log
         self._steps = 0
@@ -173,23 +164,23 @@ class _Session:
         return Summed(result.total, devices, server.plan.n_participants)
 
     def _step(self, number: int) -> None:
-        """One step: everyone gets a letter. Where too few answer, the silent ones get it again, up to a deadline.
+        """One step: everyone gets a message. Where too few answer, the silent ones get it again, up to a deadline.
 
         A device that was cut off, or all of them after a restart of the recommender, may be back in a moment; a device
-        answers the same letter with the same bytes.
+        answers the same message with the same bytes.
         """
-        run, server, mailroom = self._run, self._server, self._run.mailroom
+        run, server, channel = self._run, self._server, self._run.channel
         spoke: set[str] = set()
         for look in range(math.ceil(run.pace.deadline / run.pace.look)):
             if look:
                 run.sleep(run.pace.look)
-            waiting = {run.enrolled.device(one): self._outgoing[one] for one in server.waiting}
-            here = mailroom.present() - spoke
-            letters = {device: message for device, message in waiting.items() if device in here}
-            if letters:
-                for device, answer, data in mailroom.ask_in_sum(letters, number, run.pace.deadline):
+            waiting = {run.enrolled.device(place): self._outgoing[place] for place in server.waiting}
+            here = channel.present() - spoke
+            outgoing = {device: message for device, message in waiting.items() if device in here}
+            if outgoing:
+                for device, answer, data in channel.ask_in_sum(outgoing, number, run.pace.deadline):
                     self._take(run.enrolled.place(device), answer, data)
-                spoke |= mailroom.heard
+                spoke |= channel.heard
             answered = len(self._outgoing) - len(server.waiting)
             if answered >= server.plan.minimum or spoke >= waiting.keys():
                 return
@@ -198,7 +189,7 @@ class _Session:
         try:
             self._server.receive(place, answer)
         except SecureSumError:
-            self._run.mailroom.refused("secure-sum")
+            self._run.channel.refused("secure-sum")
         else:
             self._log.take(place, data)
 
@@ -211,11 +202,11 @@ class _Session:
         return outgoing
 
 
-def _propose(run: Conversation, devices: Collection[str], layout: Callable[[int], SumLayout]) -> SumPlan:
+def _propose(run: FederatedRun, devices: Collection[str], layout: Callable[[int], SumLayout]) -> SumPlan:
     """A plan under which any sum that comes about is over enough users."""
     enrolled = run.enrolled
     n = len(devices)
-    needed = devices_needed([enrolled.users[one] for one in devices], run.settings.minimum)
+    needed = devices_needed([enrolled.users[device] for device in devices], run.settings.minimum)
     if needed is None or n < 3:
         raise SumBrokenOffError(f"{n} devices are too few for a secure sum", spent=False)
     words = layout(n)
@@ -225,7 +216,7 @@ def _propose(run: Conversation, devices: Collection[str], layout: Callable[[int]
         return propose(
             enrolled.roster,
             words.length,
-            participants=[enrolled.place(one) for one in devices],
+            participants=[enrolled.place(device) for device in devices],
             neighbours=run.pace.neighbours,
             minimum=min(least, n),
             wide=words.wide,

@@ -1,32 +1,29 @@
 """A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
 
 With taste labels there are two sums: of the survey (job 0) and, once devices know by what to draw labels, of the
-grouping (job 1). The facts come in the letter after the last job's.
+grouping (job 1). The facts come in the message after the last job's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
 
 from hdpmf.errors import FederationError
 from hdpmf.protocol import (
-    Accepted,
     BitContribution,
     Grouping,
     ItemFacts,
     Message,
     Popularity,
-    Ready,
     SumContribution,
     Survey,
     decode,
     encode,
 )
 from hdpmf.protocol.layout import (
-    SumLayout,
     contribution_from_sum,
     popularity_from_sum,
     popularity_layout,
@@ -34,8 +31,9 @@ from hdpmf.protocol.layout import (
 )
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
 from hdpmf.recommender.labels import facts_from_labels, make_grouping
-from hdpmf.service.conversation import Conversation
-from hdpmf.service.sums import Summed, sum_when_ready
+from hdpmf.service.run import FederatedRun
+from hdpmf.service.run_files import Checkpoint, kept
+from hdpmf.service.sums import sum_when_ready
 
 _POPULARITY = "popularity"  # in a score: the logarithm of an item's weight
 
@@ -50,7 +48,7 @@ class SurveyRun:
         earlier: What came of earlier surveys of the same design, answered by other devices.
     """
 
-    def __init__(self, run: Conversation, earlier: Sequence[Answers] = ()) -> None:
+    def __init__(self, run: FederatedRun, earlier: Sequence[Answers] = ()) -> None:
         self._run = run
         self._earlier = tuple(earlier)
         self.survey: Survey = run.settings.survey(run.known)
@@ -64,12 +62,11 @@ class SurveyRun:
             self._count()
         if checkpoint.stage == "work":
             self._ask()
-        answer = decode(checkpoint.answer)
-        if not isinstance(answer, Answers):
-            raise FederationError("the checkpoint holds no answer to the survey; start a new run")
+        answer = kept_answer(checkpoint)
         facts = msgspec.structs.replace(self._facts(answer), prior=run.settings.prior)
         if checkpoint.stage == "deliver":
-            self._deliver(facts)
+            run.stage("handing out the item facts")
+            run.deliver(checkpoint.agreed, facts_number(facts), facts)
         return answer, facts
 
     def _features(self) -> np.ndarray | None:
@@ -79,22 +76,12 @@ class SurveyRun:
     def _facts(self, answer: Answers) -> ItemFacts:
         if not self.survey.labels:
             return make_facts(self.survey, [*self._earlier, answer], self._features(), self._run.settings.patterns)
-        counted, grouping, features = self._counted(), self._grouping(), self._features()
+        checkpoint, features = self._run.checkpoint, self._features()
         if self._earlier or features is None or not isinstance(answer, SumContribution):
             raise FederationError("answers by taste labels are of one cohort, with features; start a new run")
-        return facts_from_labels(self.survey, [counted], grouping, [answer], features)
-
-    def _counted(self) -> Popularity:
-        counted = decode(self._run.checkpoint.counted)
-        if not isinstance(counted, Popularity):
-            raise FederationError("the checkpoint does not hold how much weight items have; start a new run")
-        return counted
-
-    def _grouping(self) -> Grouping:
-        grouping = decode(self._run.checkpoint.round)
-        if not isinstance(grouping, Grouping):
-            raise FederationError("the checkpoint holds no grouping; start a new run")
-        return grouping
+        return facts_from_labels(
+            self.survey, [kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping), [answer], features
+        )
 
     def _count(self) -> None:
         """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
@@ -103,7 +90,7 @@ class SurveyRun:
         if score is None or features is None:
             raise FederationError("taste labels need item features and a score; start a new run")
         self._begin("counting what is rated", 1)
-        summed = self._summed(0, self.survey, checkpoint.agreed, lambda n: popularity_layout(self.survey, n))
+        summed = sum_when_ready(run, 0, checkpoint.agreed, self.survey, lambda n: popularity_layout(self.survey, n))
         counted = popularity_from_sum(self.survey, summed.participants, summed.total)
         weights = np.array([score.get(name, 0.0) for name in features.names])
         grouping = make_grouping(self.survey, [counted], features.matrix, weights, score.get(_POPULARITY, 0.0))
@@ -120,12 +107,12 @@ class SurveyRun:
         if self.survey.design == "L":
             answer, devices = self._bits()
         else:
-            grouping = self._grouping() if number else None
+            grouping = kept(checkpoint.round, Grouping) if number else None
             heads = 0 if grouping is None else len(grouping.heads)
             # By labels only those whose weights are counted: the two sums are to be about the same ratings.
             asked = checkpoint.members if number else checkpoint.agreed
-            summed = self._summed(
-                number, grouping or self.survey, asked, lambda n: survey_layout(self.survey, n, heads)
+            summed = sum_when_ready(
+                self._run, number, asked, grouping or self.survey, lambda n: survey_layout(self.survey, n, heads)
             )
             answer = contribution_from_sum(self.survey, summed.participants, summed.total, heads)
             devices = set(summed.devices)
@@ -135,26 +122,16 @@ class SurveyRun:
     def _begin(self, words: str, number: int) -> None:
         run = self._run
         run.stage(words)
-        run.mailroom.metrics.members = len(run.checkpoint.agreed)
-        run.mailroom.metrics.round_begins(number)
+        run.metrics.members = len(run.checkpoint.agreed)
+        run.metrics.round_begins(number)
 
     def _end(self, number: int, devices: Collection[str]) -> None:
         run, checkpoint = self._run, self._run.checkpoint
         checkpoint.members = tuple(sorted(devices))
         checkpoint.users.append(run.enrolled.count_users(devices))
-        checkpoint.seconds.append(run.mailroom.metrics.round_ends(checkpoint.users[-1]))
+        checkpoint.seconds.append(run.metrics.round_ends(checkpoint.users[-1]))
         run.save()
         run.files.drop_sum_log(number)
-
-    def _summed(
-        self, number: int, message: Survey | Grouping, asked: Collection[str], layout: Callable[[int], SumLayout]
-    ) -> Summed:
-        run = self._run
-
-        def take(device: str, answer: Message) -> str | None:
-            return None if isinstance(answer, Ready) and answer.number == number else "out-of-round"
-
-        return sum_when_ready(run, number, lambda: run.collect(asked, number, message, take, Ready), layout)
 
     def _bits(self) -> tuple[BitContribution, set[str]]:
         """Every device's bits, with senders counted over all devices."""
@@ -171,27 +148,27 @@ class SurveyRun:
 
         devices = run.collect(run.checkpoint.agreed, 0, self.survey, take, BitContribution)
         order = sorted(devices)
-        starts = np.concatenate(([0], np.cumsum([users[one] for one in order]))).astype(np.int64)
+        ordered = [parts[device] for device in order]
+        starts = np.concatenate(([0], np.cumsum([users[device] for device in order]))).astype(np.int64)
         joined = BitContribution(
-            senders=np.concatenate([parts[one].senders + start for one, start in zip(order, starts, strict=False)]),
-            items=np.concatenate([parts[one].items for one in order]),
-            units=np.concatenate([parts[one].units for one in order]),
-            plus=np.concatenate([parts[one].plus for one in order]),
+            senders=np.concatenate([part.senders + start for part, start in zip(ordered, starts, strict=False)]),
+            items=np.concatenate([part.items for part in ordered]),
+            units=np.concatenate([part.units for part in ordered]),
+            plus=np.concatenate([part.plus for part in ordered]),
         )
         return joined, devices
 
-    def _deliver(self, facts: ItemFacts) -> None:
-        run, checkpoint = self._run, self._run.checkpoint
-        run.stage("handing out the item facts")
-        here = run.mailroom.present() & set(checkpoint.agreed)
-        took = {one for one, _ in run.mailroom.ask(here, facts_number(facts), facts, run.pace.deadline, Accepted)}
-        checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
-        checkpoint.stage = "done"
-        run.save()
+
+def kept_answer(checkpoint: Checkpoint) -> Answers:
+    """What the devices of a run answered."""
+    answer = decode(checkpoint.answer)
+    if not isinstance(answer, Answers):
+        raise FederationError("the checkpoint holds no answer to the survey; start a new run")
+    return answer
 
 
 def facts_number(facts: ItemFacts) -> int:
-    """Of the letter that brings the item facts: after the last job's."""
+    """Of the message that brings the item facts: after the last job's."""
     return 2 if facts.labels else 1
 
 
@@ -203,8 +180,8 @@ def make_facts(
     Every secure sum comes with noise of its own, so the more cohorts the more noise is in what they add up to; the
     facts are computed with that. Bits carry their noise each by itself.
     """
-    sums = [one for one in answers if isinstance(one, SumContribution)]
-    bits = [one for one in answers if isinstance(one, BitContribution)]
+    sums = [answer for answer in answers if isinstance(answer, SumContribution)]
+    bits = [answer for answer in answers if isinstance(answer, BitContribution)]
     if sums and bits:
         raise FederationError("answers of different designs cannot be put together")
     if bits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,18 +15,15 @@ from hdpmf.protocol import (
     Message,
     Opening,
     Plan,
-    Ready,
     Round,
-    decode,
     encode,
 )
 from hdpmf.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
 from hdpmf.recommender import Recommender
 from hdpmf.recommender.recommender import Draws
-from hdpmf.service.conversation import Conversation
+from hdpmf.service.run import FederatedRun
+from hdpmf.service.run_files import kept
 from hdpmf.service.sums import SumBrokenOffError, Summed, sum_when_ready
-
-M = TypeVar("M")
 
 _LARGEST = 1e12
 """No honest gradient is larger; a larger one would only make the factors run away."""
@@ -44,7 +40,7 @@ class Training:
         draws: Where h and the first factors come from.
     """
 
-    def __init__(self, run: Conversation, draws: Draws) -> None:
+    def __init__(self, run: FederatedRun, draws: Draws) -> None:
         self._run = run
         self.plan: Plan = run.settings.plan(run.known)
         self._mechanism = run.settings.mechanism()
@@ -58,14 +54,14 @@ class Training:
             self._open()
         if checkpoint.stage == "count":
             self._count()
-        self._recommender.reopen(_read(checkpoint.opening, Opening))
-        self._recommender.resume(_read(checkpoint.round, Round))
+        self._recommender.reopen(kept(checkpoint.opening, Opening))
+        self._recommender.resume(kept(checkpoint.round, Round))
         while checkpoint.stage == "work":
             self._round()
-        final = _read(checkpoint.round, Round)
+        final = kept(checkpoint.round, Round)
         if checkpoint.stage == "deliver":
             run.stage("handing out the final factors")
-            self._deliver(final)
+            run.deliver(checkpoint.members, final.number, checkpoint.round)
         return final
 
     def _open(self) -> None:
@@ -81,7 +77,7 @@ class Training:
             return "unexpected" if self._mechanism.needs_budgets else None
 
         agreed = run.collect(checkpoint.agreed, 0, self.plan, take, Accepted, BudgetReport)
-        opening = self._recommender.open([reports[one] for one in sorted(agreed) if one in reports])
+        opening = self._recommender.open([reports[device] for device in sorted(agreed) if device in reports])
         checkpoint.agreed, checkpoint.opening = tuple(sorted(agreed)), encode(opening)
         checkpoint.stage = "count"
         run.save()
@@ -108,7 +104,7 @@ class Training:
         else:
             members = run.collect(checkpoint.agreed, 0, checkpoint.opening, take, ItemCounts)
             counts = ItemCounts(counts=total)
-        self._recommender.reopen(_read(checkpoint.opening, Opening))
+        self._recommender.reopen(kept(checkpoint.opening, Opening))
         self._recommender.start([counts])
         checkpoint.members = tuple(sorted(members))
         checkpoint.stage = "work"
@@ -138,7 +134,7 @@ class Training:
         self._run.save()
 
     def _round(self) -> None:
-        run, checkpoint, metrics = self._run, self._run.checkpoint, self._run.mailroom.metrics
+        run, checkpoint, metrics = self._run, self._run.checkpoint, self._run.metrics
         number = self._recommender.number
         metrics.members = len(checkpoint.members)
         metrics.round_begins(number)
@@ -186,16 +182,7 @@ class Training:
         return gradients_from_sum(self.plan, number, summed.participants, summed.total), set(summed.devices)
 
     def _sum(self, number: int, devices: tuple[str, ...], message: bytes, layout: Layout) -> Summed:
-        """Who is ready, then the secure sum; again, with a new plan, where it broke off before numbers were sent."""
-        run = self._run
-
-        def take(device: str, answer: Message) -> str | None:
-            return None if isinstance(answer, Ready) and answer.number == number else "out-of-round"
-
-        def words(participants: int) -> SumLayout:
-            return layout(self.plan, participants)
-
-        return sum_when_ready(run, number, lambda: run.collect(devices, number, message, take, Ready), words)
+        return sum_when_ready(self._run, number, devices, message, lambda n: layout(self.plan, n))
 
     def _check_losses(self) -> None:
         lost = self._run.checkpoint.lost
@@ -210,14 +197,6 @@ class Training:
                 "smaller one"
             )
 
-    def _deliver(self, final: Round) -> None:
-        run, checkpoint = self._run, self._run.checkpoint
-        here = run.mailroom.present() & set(checkpoint.members)
-        took = {one for one, _ in run.mailroom.ask(here, final.number, checkpoint.round, run.pace.deadline, Accepted)}
-        checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
-        checkpoint.stage = "done"
-        run.save()
-
 
 def _plausible(report: BudgetReport, epsilon: float) -> bool:
     """Whether budgets of at most epsilon can have this summary."""
@@ -229,10 +208,3 @@ def _plausible(report: BudgetReport, epsilon: float) -> bool:
         and report.smallest * report.count <= report.total * slack
         and report.total <= report.largest * report.count * slack
     )
-
-
-def _read(data: bytes, kind: type[M]) -> M:
-    message = decode(data)
-    if not isinstance(message, kind):
-        raise ProtocolError(f"the checkpoint holds a {type(message).__name__} where a {kind.__name__} should be")
-    return message

@@ -49,15 +49,15 @@ class Town:
         self.service = Service(self.folder, self.network, sleep=lambda _: None)
 
     def enroll(self, *numbers: int) -> None:
-        self.folder.enroll([self.cards[one] for one in numbers])
+        self.folder.enroll([self.cards[number] for number in numbers])
         cards = self.folder.enrolled.cards
-        for number in map([one.identity for one in self.cards].index, (one.identity for one in cards)):
-            keys = [bytes.fromhex(one.identity) for one in cards]
-            self.stores[number].pin_roster(keys, [one.users for one in cards])
+        for number in map([card.identity for card in self.cards].index, (card.identity for card in cards)):
+            keys = [bytes.fromhex(card.identity) for card in cards]
+            self.stores[number].pin_roster(keys, [card.users for card in cards])
 
     def connect(self, *numbers: int) -> None:
-        for one in numbers:
-            self.network.attach(self.cards[one].identity, self.agents[one].answer)
+        for number in numbers:
+            self.network.attach(self.cards[number].identity, self.agents[number].answer)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     user = str(WORLD.users.ids[7])
     assert late.ledger.spent_total() == 0.0
     assert early.ledger.spent_total() > 0.0
-    assert not {one.action for one in late.ledger.entries()} & {"agreed", "sent"}
+    assert not {entry.action for entry in late.ledger.entries()} & {"agreed", "sent"}
     assert len(recommend(late, 3, user=user, model=town.agents[7].model)) == 3
 
 
@@ -132,7 +132,7 @@ def test_devices_that_come_later_answer_once_more_for_themselves(tmp_path: Path,
     town.enroll(*range(6))
     town.connect(*range(6))
     first = town.service.conduct(town.service.begin(settings))
-    paid = [one.ledger.spent_total() for one in town.stores]
+    paid = [store.ledger.spent_total() for store in town.stores]
     with pytest.raises(FederationError, match="every enrolled device has answered"):
         town.service.begin(settings)
     town.enroll(*range(6, 12))
@@ -140,8 +140,8 @@ def test_devices_that_come_later_answer_once_more_for_themselves(tmp_path: Path,
     second = town.service.conduct(town.service.begin(settings))
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)
     assert second.summary["devices"] == 6
-    assert [one.ledger.spent_total() for one in town.stores][:6] == paid[:6]
-    assert all(one.ledger.spent_total() > 0 for one in town.stores[6:])
+    assert [store.ledger.spent_total() for store in town.stores][:6] == paid[:6]
+    assert all(store.ledger.spent_total() > 0 for store in town.stores[6:])
     # The earlier ones get what came of everybody's answers.
     assert town.service.hand_out() == 6
 

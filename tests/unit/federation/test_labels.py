@@ -66,24 +66,24 @@ class Killed(BaseException):
 
 
 class Wire(InProcessNetwork):
-    """Keeps the letters with a grouping; the recommender dies when the n-th reply arrives, where so wanted."""
+    """Keeps the messages with a grouping; the recommender dies when the n-th reply arrives, where so wanted."""
 
     def __init__(self) -> None:
         super().__init__({})
         self.left: int | None = None
         self.groupings: set[bytes] = set()
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        for data in letters.values():
-            letter = decode(data)
-            if isinstance(letter, Envelope) and letter.part == "job" and isinstance(decode(letter.body), Grouping):
+    def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        for data in outgoing.values():
+            sent = decode(data)
+            if isinstance(sent, Envelope) and sent.part == "job" and isinstance(decode(envelope.body), Grouping):
                 self.groupings.add(data)
-        for arrival in super().exchange(letters, deadline):
+        for reply in super().exchange(outgoing, deadline):
             if self.left == 0:
                 self.left = None
                 raise Killed
             self.left = None if self.left is None else self.left - 1
-            yield arrival
+            yield reply
 
 
 class Town:
@@ -106,8 +106,8 @@ class Town:
         self.folder.enroll(self.cards[:enrolled])
         for store in self.stores[:enrolled]:
             store.pin_roster(
-                [bytes.fromhex(one.identity) for one in self.cards[:enrolled]],
-                [one.users for one in self.cards[:enrolled]],
+                [bytes.fromhex(card.identity) for card in self.cards[:enrolled]],
+                [card.users for card in self.cards[:enrolled]],
             )
         for number in range(enrolled):
             self.connect(number)
@@ -118,7 +118,7 @@ class Town:
         return Service(self.folder, self.wire, sleep=lambda _: None)
 
     def connect(self, number: int) -> None:
-        # Looked up when a letter comes, so that a test can put a restarted agent in its place.
+        # Looked up when a message comes, so that a test can put a restarted agent in its place.
         self.wire.attach(self.cards[number].identity, lambda data: self.agents[number].answer(data))
 
 
@@ -153,11 +153,11 @@ def test_without_noise_facts_and_predictions_are_the_librarys(tmp_path: Path, li
     assert (outcome.summary["rounds"], outcome.summary["users"], outcome.summary["refusals"]) == (2, 60, {})
     assert outcome.summary["delivered"] == DEVICES
     users = WORLD.users.ids[WORLD.user_codes]
-    items = [str(one) for one in WORLD.items.ids[WORLD.item_codes].tolist()]
+    items = [str(item) for item in WORLD.items.ids[WORLD.item_codes].tolist()]
     expected = library.predict(users, WORLD.items.ids[WORLD.item_codes])
     for store, agent in zip(town.stores, town.agents, strict=True):
-        own = np.isin([str(one) for one in users.tolist()], store.ratings().users.ids)
-        names = [str(one) for one in users[own].tolist()]
+        own = np.isin([str(user) for user in users.tolist()], store.ratings().users.ids)
+        names = [str(user) for user in users[own].tolist()]
         found = predict(store, names, [items[at] for at in np.flatnonzero(own)], model=agent.model)
         np.testing.assert_allclose(found, expected[own], atol=1e-4)
 
@@ -179,8 +179,8 @@ def test_a_killed_recommender_goes_on_with_the_same_grouping(tmp_path: Path, lib
         assert len(town.wire.groupings) == 1
         for store in town.stores:
             entries = store.ledger.entries()
-            assert [one.ratings > 0 for one in entries].count(True) == 1
-            assert [one.number for one in entries if one.action == "sent"] == [0, 1]
+            assert [entry.ratings > 0 for entry in entries].count(True) == 1
+            assert [entry.number for entry in entries if entry.action == "sent"] == [0, 1]
         point += 7
     assert point > 10 * 7
 
@@ -210,7 +210,7 @@ def test_a_device_that_goes_away_between_the_sums_is_in_the_first_only(tmp_path:
     outcome = service.conduct(run)
     assert town.folder.run_files(run).load().users == [60, 50]
     assert outcome.summary["devices"] == 5
-    assert [one.number for one in town.stores[0].ledger.entries() if one.action == "sent"] == [0]
+    assert [entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"] == [0]
     town.connect(0)
     assert service.hand_out() == 1
 
@@ -219,18 +219,18 @@ def test_who_missed_the_first_sum_is_not_asked_for_the_second(tmp_path: Path) ->
     town = Town(tmp_path)
     service, away = town.service, town.cards[0].identity
 
-    def first_letters_lost(data: bytes) -> bytes:
-        letter = decode(data)
-        assert isinstance(letter, Envelope)
-        if letter.part == "sum" and letter.number == 0:
+    def first_messages_lost(data: bytes) -> bytes:
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        if envelope.part == "sum" and envelope.number == 0:
             return b"lost"
         return town.agents[0].answer(data)
 
-    town.wire.attach(away, first_letters_lost)
+    town.wire.attach(away, first_messages_lost)
     run = service.begin(SETTINGS)
     service.conduct(run)
     assert town.folder.run_files(run).load().users == [50, 50]
-    assert not [one for one in town.stores[0].ledger.entries() if one.action == "sent"]
+    assert not [entry for entry in town.stores[0].ledger.entries() if entry.action == "sent"]
 
 
 def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
     answered: Counter[int] = Counter()
 
     def vanish(number: int, data: bytes) -> bytes:
-        letter = decode(data)
-        assert isinstance(letter, Envelope)
-        answered[number] += letter.part == "sum" and letter.number == 1
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        answered[number] += envelope.part == "sum" and envelope.number == 1
         return b"lost" if answered[number] > 3 else town.agents[number].answer(data)
 
     for number, card in enumerate(town.cards):
@@ -249,7 +249,7 @@ def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
     service = town.service
     with pytest.raises(SumBrokenOffError, match="this run cannot go on"):
         service.conduct(service.begin(SETTINGS))
-    assert {one.number for one in town.stores[0].ledger.entries() if one.action == "sent"} == {0, 1}
+    assert {entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"} == {0, 1}
 
 
 def test_who_only_wants_the_model_gets_it_with_the_prior_and_pays_nothing(tmp_path: Path) -> None:

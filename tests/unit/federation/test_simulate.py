@@ -26,7 +26,7 @@ WORLD = synthetic_world(24, 30, 500, rng=3)
 def as_on_devices(ratings: Ratings) -> Ratings:
     """Users' ids as text, which is how devices know them: first vectors follow from ids."""
     return Ratings.from_arrays(
-        [str(one) for one in ratings.users.ids[ratings.user_codes].tolist()],
+        [str(user) for user in ratings.users.ids[ratings.user_codes].tolist()],
         ratings.items.ids[ratings.item_codes],
         ratings.values,
         scale=ratings.scale,
@@ -56,7 +56,7 @@ def test_without_noise_the_factors_are_the_librarys(view: Any, devices: int, pro
     # The devices' own vectors, too, by way of what they predict.
     users = WORLD.users.ids[WORLD.user_codes]
     predicted = found.model.predict(users, WORLD.items.ids[WORLD.item_codes])
-    expected = library.predict([str(one) for one in users.tolist()], WORLD.items.ids[WORLD.item_codes])
+    expected = library.predict([str(user) for user in users.tolist()], WORLD.items.ids[WORLD.item_codes])
     np.testing.assert_allclose(predicted, expected, atol=1e-4)
 
 
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_result_in_any_number_of_processes() -> Non
     weights = PrivacySpec.paper().draw(WORLD, 0)
     runs = [simulate(WORLD, settings, weights, seed=4, processes=n).outcome.model.numbers for n in (1, 2)]
     other = simulate(WORLD, settings, weights, seed=5).outcome.model.numbers
-    assert all(isinstance(one, Round) for one in (*runs, other))
+    assert all(isinstance(numbers, Round) for numbers in (*runs, other))
     np.testing.assert_allclose(runs[0].item_factors, runs[1].item_factors, atol=1e-6)  # type: ignore[union-attr]
     assert not np.allclose(runs[0].item_factors, other.item_factors, atol=1e-3)  # type: ignore[union-attr]
 
@@ -92,8 +92,8 @@ def test_with_noise_the_accuracy_is_the_librarys(data_folder: Path) -> None:
         weights = PrivacySpec.paper().draw(train, seed)
         ours.append(simulate(train, settings, weights, test=test, devices=3, seed=seed).result.mse)
         theirs.append(float(make_model("hdpmf", epochs=25, rng=seed).fit(train, weights).score(test)["mse"]))
-    assert all(one is not None for one in ours)
-    found = [one for one in ours if one is not None]
+    assert all(score is not None for score in ours)
+    found = [score for score in ours if score is not None]
     deviation = math.sqrt((variance(found) + variance(theirs)) / 5)
     assert abs(mean(found) - mean(theirs)) < 3 * deviation
 
@@ -103,17 +103,17 @@ def test_users_are_dealt_once_with_their_own_ratings_and_weights() -> None:
     for devices in (1, 5, 24):
         homes = deal(WORLD, weights, devices, seed=2)
         assert len(homes) == devices
-        sizes = [one.ratings.n_users for one in homes]
+        sizes = [home.ratings.n_users for home in homes]
         assert sum(sizes) == 24
         assert max(sizes) - min(sizes) <= 1
         found = {
             (user, item): (value, weight)
-            for one in homes
+            for home in homes
             for user, item, value, weight in zip(
-                one.ratings.users.ids[one.ratings.user_codes].tolist(),
-                one.ratings.item_codes.tolist(),
-                one.ratings.values.tolist(),
-                one.weights.for_ratings(one.ratings).tolist(),
+                home.ratings.users.ids[home.ratings.user_codes].tolist(),
+                home.ratings.item_codes.tolist(),
+                home.ratings.values.tolist(),
+                home.weights.for_ratings(home.ratings).tolist(),
                 strict=True,
             )
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,15 +40,17 @@ from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy,
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import SumPlan
 from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.run import FederatedRun
 from hdpmf.service.settings import RunSettings
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.transport import RecommenderTransport
 
 POLICY = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))
 
 
 class SmallDevice:
-    """Answers letters; exact repeats get the same bytes."""
+    """Answers messages; exact repeats get the same bytes."""
 
     def __init__(self, ratings: Ratings, settings: RunSettings, number: int) -> None:
         self.identity = DeviceIdentity.generate()
@@ -81,19 +84,19 @@ class SmallDevice:
 
     def answer(self, data: bytes) -> bytes:
         if data not in self._outbox:
-            letter = decode(data)
-            assert isinstance(letter, Envelope)
+            envelope = decode(data)
+            assert isinstance(envelope, Envelope)
             try:
-                body, part = self._body(letter), letter.part
+                body, part = self._body(envelope), envelope.part
             except HdpmfError:
                 body, part = encode(Refusal(reason="protocol")), "refusal"
-            self._outbox[data] = encode(Reply(run=letter.run, number=letter.number, part=part, body=body))
+            self._outbox[data] = encode(Reply(run=envelope.run, number=envelope.number, part=part, body=body))
         return self._outbox[data]
 
-    def _body(self, letter: Envelope) -> bytes:
-        if letter.part == "sum":
-            return self._in_sum(letter.body)
-        message = decode(letter.body)
+    def _body(self, envelope: Envelope) -> bytes:
+        if envelope.part == "sum":
+            return self._in_sum(envelope.body)
+        message = decode(envelope.body)
         self.log.append(message)
         return encode(self._reply(message))
 
@@ -158,11 +161,17 @@ class World:
             SmallDevice(part_of(self.ratings, end - size, end), settings, number)
             for number, (size, end) in enumerate(zip(sizes, ends.tolist(), strict=True))
         ]
-        self.enrolled = Enrolled(one.card for one in self.devices)
+        self.enrolled = Enrolled(device.card for device in self.devices)
         if len(self.devices) > 2:
-            for one in self.devices:
-                one.roster = self.enrolled.roster
-        self.answers: dict[str, Callable[[bytes], bytes]] = {one.name: one.answer for one in self.devices}
+            for device in self.devices:
+                device.roster = self.enrolled.roster
+        self.answers: dict[str, Callable[[bytes], bytes]] = {device.name: device.answer for device in self.devices}
+
+    def run(self, network: RecommenderTransport, **options: Any) -> FederatedRun:
+        """A run of these devices."""
+        return FederatedRun(
+            settings=self.settings, table=self.table, enrolled=self.enrolled, transport=network, **options
+        )
 
 
 def part_of(ratings: Ratings, begin: int, end: int) -> Ratings:

@@ -39,9 +39,9 @@ def _answer(seed: int) -> SumContribution:
 def test_four_sums_are_reckoned_as_one_with_twice_the_noise(design: str) -> None:
     parts = [_answer(seed) for seed in range(4)]
     together = SumContribution(
-        scores=sum(one.scores for one in parts),  # type: ignore[arg-type]
-        weights=sum(one.weights for one in parts),  # type: ignore[arg-type]
-        total=sum(one.total for one in parts),
+        scores=sum(part.scores for part in parts),  # type: ignore[arg-type]
+        weights=sum(part.weights for part in parts),  # type: ignore[arg-type]
+        total=sum(part.total for part in parts),
     )
     # Noise of twice the scale is that of half of epsilon.
     expected = facts_from_sums(_survey(design, 0.5), [together], None)
@@ -68,7 +68,7 @@ def test_items_are_estimated_better_when_all_noise_is_counted() -> None:
     ]
     survey = _survey("A", 1.0)
     counted, ignored = make_facts(survey, sums, None), facts_from_sums(survey, sums, None)
-    errors = [float(np.mean((one.bias - bias) ** 2)) for one in (counted, ignored)]
+    errors = [float(np.mean((facts.bias - bias) ** 2)) for facts in (counted, ignored)]
     assert errors[0] < 0.9 * errors[1]
 
 

@@ -48,22 +48,20 @@ class Deadly:
     def present(self) -> frozenset[str]:
         return self._network.present()
 
-    def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        for arrival in self._network.exchange(letters, deadline):
+    def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        for reply in self._network.exchange(outgoing, deadline):
             if self.left == 0:
                 raise Killed
             self.left -= 1
-            yield arrival
+            yield reply
 
     def close(self) -> None:
         self._network.close()
 
 
 def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
-    return conduct(
-        world.settings, world.table, world.enrolled, network, run=b"r" * 16, files=RunFolder(folder), pace=PACE,
-        draws=SeededNoise(0, 1), sleep=lambda _: None, **options,
-    )  # fmt: skip
+    run = world.run(network, id=b"r" * 16, files=RunFolder(folder), pace=PACE, sleep=lambda _: None, **options)
+    return conduct(run, draws=SeededNoise(0, 1))
 
 
 @pytest.mark.parametrize(("view", "step"), [("messages", 7), ("sums", 9)])
@@ -87,11 +85,11 @@ def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
                 world.ratings, PrivacyWeights.uniform(world.ratings)
             )
             np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
-            assert [one.name for one in folder.iterdir()] == ["checkpoint.msgpack"]
+            assert [path.name for path in folder.iterdir()] == ["checkpoint.msgpack"]
         for device in world.devices:
-            rounds = [one for one in device.log if isinstance(one, Round)]
-            assert [one.number for one in rounds] == [1, 2, 3, 4]
-            assert len([one for one in device.log if isinstance(one, Opening)]) == 1
+            rounds = [message for message in device.log if isinstance(message, Round)]
+            assert [message.number for message in rounds] == [1, 2, 3, 4]
+            assert len([message for message in device.log if isinstance(message, Opening)]) == 1
         point += step
     assert point > 5 * step
 
@@ -99,68 +97,65 @@ def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
 def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], tmp_path: Path) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=4, rounds=3, factors=3)
     world = make_world(settings, [1, 1, 1, 1])
-    letters: list[bytes] = []
+    received: list[bytes] = []
 
     def recorded(answer: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         def listen(data: bytes) -> bytes:
-            letters.append(data)
+            received.append(data)
             return answer(data)
 
         return listen
 
     answers = {name: recorded(answer) for name, answer in world.answers.items()}
     with pytest.raises(Killed):
-        conduct(
-            settings, world.table, world.enrolled, Deadly(answers, 22), run=b"r" * 16, files=RunFolder(tmp_path),
-            pace=PACE,
-        )  # fmt: skip
-    conduct(
-        settings, world.table, world.enrolled, InProcessNetwork(answers), run=b"r" * 16, files=RunFolder(tmp_path),
-        pace=PACE,
-    )  # fmt: skip
-    of_round = [decode(data) for data in set(letters)]
-    numbers = [one.number for one in of_round if isinstance(one, Envelope) and one.number > 0]
+        conduct(world.run(Deadly(answers, 22), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE))
+    conduct(world.run(InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE))
+    of_round = [decode(data) for data in set(received)]
+    numbers = [envelope.number for envelope in of_round if isinstance(envelope, Envelope) and envelope.number > 0]
     assert sorted(numbers) == [1, 2, 3, 4]
 
 
-def _reply(letter: Envelope, body: bytes, **change: Any) -> bytes:
-    fields = {"run": letter.run, "number": letter.number, "part": letter.part, "body": body} | change
+def _reply(envelope: Envelope, body: bytes, **change: Any) -> bytes:
+    fields = {"run": envelope.run, "number": envelope.number, "part": envelope.part, "body": body} | change
     return encode(Reply(**fields))
 
 
 def _with_nan(shape: tuple[int, int]) -> bytes:
     honest = encode(Gradients(number=1, sums=np.ones(shape, np.float32)))
-    one, nan = np.float32(1).tobytes(), np.float32(np.nan).tobytes()
-    return honest.replace(one, nan, 1)
+    unit, nan = np.float32(1).tobytes(), np.float32(np.nan).tobytes()
+    return honest.replace(unit, nan, 1)
 
 
 HOSTILE: dict[str, tuple[str, Callable[[Envelope], bytes]]] = {
-    "garbage": ("malformed", lambda letter: b"\xc1\xff" * 20),
-    "nothing": ("malformed", lambda letter: b""),
-    "not a reply": ("malformed", lambda letter: encode(Accepted())),
-    "garbage inside": ("malformed", lambda letter: _reply(letter, b"\x93\x01")),
-    "not finite": ("malformed", lambda letter: _reply(letter, _with_nan((40, 3)))),
-    "another run": ("other-run", lambda letter: _reply(letter, encode(Accepted()), run=b"x" * 16)),
-    "another round": ("out-of-round", lambda letter: _reply(letter, encode(Accepted()), number=letter.number + 1)),
-    "another part": ("unexpected", lambda letter: _reply(letter, encode(Accepted()), part="sum")),
+    "garbage": ("malformed", lambda envelope: b"\xc1\xff" * 20),
+    "nothing": ("malformed", lambda envelope: b""),
+    "not a reply": ("malformed", lambda envelope: encode(Accepted())),
+    "garbage inside": ("malformed", lambda envelope: _reply(envelope, b"\x93\x01")),
+    "not finite": ("malformed", lambda envelope: _reply(envelope, _with_nan((40, 3)))),
+    "another run": ("other-run", lambda envelope: _reply(envelope, encode(Accepted()), run=b"x" * 16)),
+    "another round": (
+        "out-of-round",
+        lambda envelope: _reply(envelope, encode(Accepted()), number=envelope.number + 1),
+    ),
+    "another part": ("unexpected", lambda envelope: _reply(envelope, encode(Accepted()), part="sum")),
     "another message": (
         "unexpected",
-        lambda letter: _reply(letter, encode(ItemCounts(counts=np.zeros(40, np.int64)))),
+        lambda envelope: _reply(envelope, encode(ItemCounts(counts=np.zeros(40, np.int64)))),
     ),
     "another shape": (
         "shape",
-        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.zeros((40, 2), np.float32)))),
+        lambda envelope: _reply(envelope, encode(Gradients(number=1, sums=np.zeros((40, 2), np.float32)))),
     ),
     "an older round": (
         "out-of-round",
-        lambda letter: _reply(letter, encode(Gradients(number=2, sums=np.zeros((40, 3), np.float32)))),
+        lambda envelope: _reply(envelope, encode(Gradients(number=2, sums=np.zeros((40, 3), np.float32)))),
     ),
     "enormous": (
         "range",
-        lambda letter: _reply(letter, encode(Gradients(number=1, sums=np.full((40, 3), 1e30, np.float32)))),
+        lambda envelope: _reply(envelope, encode(Gradients(number=1, sums=np.full((40, 3), 1e30, np.float32)))),
     ),
-    "a refusal": ("policy", lambda letter: _reply(letter, encode(Refusal(reason="policy")), part="refusal")),
-    "a bad refusal": ("malformed", lambda letter: _reply(letter, encode(Accepted()), part="refusal")),
+    "a refusal": ("policy", lambda envelope: _reply(envelope, encode(Refusal(reason="policy")), part="refusal")),
+    "a bad refusal": ("malformed", lambda envelope: _reply(envelope, encode(Accepted()), part="refusal")),
 }
 
 
@@ -172,9 +167,9 @@ def test_hostile_gradients_are_refused_and_counted(make_world: Callable[..., Any
     honest = world.answers[world.devices[0].name]
 
     def answer(data: bytes) -> bytes:
-        letter = decode(data)
-        assert isinstance(letter, Envelope)
-        return lie(letter) if letter.number == 1 else honest(data)
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        return lie(envelope) if envelope.number == 1 else honest(data)
 
     metrics = Metrics()
     network = InProcessNetwork(world.answers | {world.devices[0].name: answer})
@@ -191,11 +186,11 @@ def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_a
     world = make_world(settings, [1] * 3)
 
     class Echoing(Deadly):
-        def exchange(self, letters: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-            for arrival in super().exchange(letters, deadline):
-                yield arrival
-                yield arrival
-                yield DeviceReply("ab" * 32, arrival.data)
+        def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+            for reply in super().exchange(outgoing, deadline):
+                yield reply
+                yield reply
+                yield DeviceReply("ab" * 32, reply.data)
 
     metrics = Metrics()
     final = go_on(world, tmp_path, Echoing(world.answers, 10_000), metrics=metrics).model.numbers
@@ -212,11 +207,11 @@ def test_a_round_waits_a_bounded_time_and_can_be_resumed(make_world: Callable[..
     honest = world.answers[slow]
 
     def leaves(data: bytes) -> bytes:
-        letter = decode(data)
-        assert isinstance(letter, Envelope)
-        if letter.number == 2:
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        if envelope.number == 2:
             network.detach(slow)
-        return honest(data) if letter.number < 2 else b""
+        return honest(data) if envelope.number < 2 else b""
 
     network.attach(slow, leaves)
     with pytest.raises(FederationError, match="round 2 stopped after 2 attempts: 3 users answered and 4 are needed"):
@@ -235,9 +230,9 @@ def test_devices_may_drop_out_at_any_step_of_a_sum(make_world: Callable[..., Any
 
     def answer(data: bytes) -> bytes:
         nonlocal seen
-        letter = decode(data)
-        assert isinstance(letter, Envelope)
-        if letter.part == "sum" and letter.number == 1:
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        if envelope.part == "sum" and envelope.number == 1:
             seen += 1
             if seen > step:
                 return b""
@@ -253,19 +248,19 @@ def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(make_world: Call
     settings = RunSettings(method="hdpmf", view="sums", minimum=6, rounds=3, factors=3)
     world = make_world(settings, [1] * 6)
     answers = {}
-    for one in world.devices:
+    for device in world.devices:
         count: dict[str, int] = {}
 
-        def answer(data: bytes, honest: Any = one.answer, count: dict[str, int] = count) -> bytes:
-            letter = decode(data)
-            assert isinstance(letter, Envelope)
-            if letter.part == "sum" and letter.number == 2:
+        def answer(data: bytes, honest: Any = device.answer, count: dict[str, int] = count) -> bytes:
+            envelope = decode(data)
+            assert isinstance(envelope, Envelope)
+            if envelope.part == "sum" and envelope.number == 2:
                 count["n"] = count.get("n", 0) + 1
                 if count["n"] > 3:
                     return b""  # everybody leaves after the vectors
             return honest(data)
 
-        answers[one.name] = answer
+        answers[device.name] = answer
     outcome = go_on(world, tmp_path, InProcessNetwork(answers))
     assert outcome.summary["rounds_lost"] == 1
     assert outcome.summary["rounds"] == 2
@@ -279,15 +274,15 @@ def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], t
         count = [0]
 
         def answer(data: bytes) -> bytes:
-            letter = decode(data)
-            assert isinstance(letter, Envelope)
-            count[0] += letter.part == "sum"
+            envelope = decode(data)
+            assert isinstance(envelope, Envelope)
+            count[0] += envelope.part == "sum"
             return b"" if count[0] > 3 else honest(data)
 
         return answer
 
     with pytest.raises(SecureSumError):
-        go_on(world, tmp_path, InProcessNetwork({name: leaving(one) for name, one in world.answers.items()}))
+        go_on(world, tmp_path, InProcessNetwork({name: leaving(answer) for name, answer in world.answers.items()}))
 
 
 def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
@@ -308,9 +303,6 @@ def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
         if looks <= 6:
             network.attach(world.devices[looks - 1].name, world.devices[looks - 1].answer)
 
-    outcome = conduct(
-        settings, world.table, world.enrolled, network, run=b"r" * 16, files=RunFolder(tmp_path), pace=PACE,
-        sleep=come_back,
-    )  # fmt: skip
+    outcome = conduct(world.run(network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back))
     assert outcome.summary["users"] == 6
     assert looks >= 6

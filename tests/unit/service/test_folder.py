@@ -62,14 +62,14 @@ def test_a_device_is_counted_once_and_its_card_must_make_sense(
 
 
 def test_the_digest_is_of_keys_and_users_in_order() -> None:
-    one, other = Enrolled([card(1), card(2)]), Enrolled([card(2), card(1)])
-    assert len({one.digest, other.digest, Enrolled([card(1), card(2, users=2)]).digest}) == 3
-    assert Enrolled.from_json(one.to_json()).digest == one.digest
+    enrolled, other = Enrolled([card(1), card(2)]), Enrolled([card(2), card(1)])
+    assert len({enrolled.digest, other.digest, Enrolled([card(1), card(2, users=2)]).digest}) == 3
+    assert Enrolled.from_json(enrolled.to_json()).digest == enrolled.digest
     with pytest.raises(ConfigError, match="changed by hand"):
-        Enrolled.from_json(one.to_json().replace(b'"users": 1', b'"users": 9', 1))
-    assert one.without("d1").cards == (card(2),)
+        Enrolled.from_json(enrolled.to_json().replace(b'"users": 1', b'"users": 9', 1))
+    assert enrolled.without("d1").cards == (card(2),)
     with pytest.raises(ConfigError, match="no device"):
-        one.without("d9")
+        enrolled.without("d9")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"name": "a"}', b"\xff\xfe"])
@@ -122,14 +122,14 @@ def test_later_devices_are_asked_once_and_their_answers_are_added(
     folder = ServiceFolder.create(tmp_path / "r", Config(name="test", pace=PACE), world.table)
     folder.enroll(early)
     service = Service(folder, InProcessNetwork(world.answers), sleep=lambda _: None)
-    for one in world.devices:
-        one.roster = folder.enrolled.roster
+    for device in world.devices:
+        device.roster = folder.enrolled.roster
     first = service.conduct(service.begin(settings))
     with pytest.raises(FederationError, match="every enrolled device has answered"):
         service.begin(settings)
     folder.enroll(world.enrolled.cards[6:])
-    for one in world.devices:
-        one.roster = folder.enrolled.roster
+    for device in world.devices:
+        device.roster = folder.enrolled.roster
     second = service.conduct(service.begin(settings))
     assert second.summary["cohorts"] == 2
     assert second.summary["devices"] == 6
@@ -138,7 +138,7 @@ def test_later_devices_are_asked_once_and_their_answers_are_added(
     assert isinstance(alone, ItemFacts)
     # Twice the people stand behind each item, in both designs.
     assert 1.6 < facts.popularity.sum() / alone.popularity.sum() < 2.5
-    assert all(one.one_round.spent is not None for one in world.devices)
+    assert all(device.one_round.spent is not None for device in world.devices)
 
 
 def test_a_minimum_that_cannot_be_reached_is_refused_before_anyone_is_asked(

@@ -66,18 +66,16 @@ def test_a_run_tells_plain_lines_and_counts_bytes(make_world: Callable[..., Any]
     world = make_world(settings, [1] * 3)
     metrics, stream = Metrics(), io.StringIO()
     with watch(metrics, stream) as log:
-        outcome = conduct(
-            settings, world.table, world.enrolled, InProcessNetwork(world.answers), metrics=metrics, log=log,
-            pace=Pace(gather=0.0),
-        )  # fmt: skip
+        network = InProcessNetwork(world.answers)
+        outcome = conduct(world.run(network, metrics=metrics, log=log, pace=Pace(gather=0.0)))
     lines = stream.getvalue().splitlines()
     assert "3 devices take part (3 users), 0 refused" in lines
     assert any(
-        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", one) for one in lines
+        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", line) for line in lines
     )
     assert metrics.bytes_in == outcome.summary["bytes_in"] > 3 * 3 * 40 * 3 * 4
     assert metrics.bytes_out > metrics.bytes_in
-    assert not any("\x1b" in one for one in lines)
+    assert not any("\x1b" in line for line in lines)
 
 
 def test_times_and_sizes_for_people() -> None:

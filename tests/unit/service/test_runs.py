@@ -13,17 +13,18 @@ from hdpmf.models import HDPSum, make_model
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
-from hdpmf.service.service import Outcome, conduct
+from hdpmf.service.service import RunOutcome, conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
 
 
-def run(world: Any, **options: Any) -> Outcome:
+def run(world: Any, **options: Any) -> RunOutcome:
     network = options.pop("network", None) or InProcessNetwork(world.answers)
-    options = {"pace": PACE, "draws": SeededNoise(0, 1), "sleep": lambda _: None} | options
-    return conduct(world.settings, world.table, world.enrolled, network, **options)
+    draws = options.pop("draws", SeededNoise(0, 1))
+    options = {"pace": PACE, "sleep": lambda _: None} | options
+    return conduct(world.run(network, **options), draws=draws)
 
 
 def library_factors(world: Any, **params: Any) -> np.ndarray:
@@ -37,7 +38,10 @@ def library_factors(world: Any, **params: Any) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("view", "sizes"),
-    [("messages", [24]), *((view, one) for view in ("messages", "sums") for one in ([1] * 24, [10, 9, 5], [5, 1, 18]))],
+    [
+        ("messages", [24]),
+        *((view, sizes) for view in ("messages", "sums") for sizes in ([1] * 24, [10, 9, 5], [5, 1, 18])),
+    ],
 )
 def test_without_noise_the_factors_are_the_librarys_in_any_partition(
     make_world: Callable[..., Any], view: Any, sizes: list[int]
@@ -116,7 +120,7 @@ def test_members_may_drop_out_and_come_back(make_world: Callable[..., Any]) -> N
         network.attach(name, lambda data, name=name: watch(name, data))
     outcome = run(world, network=network)
     assert outcome.summary["least_users_in_a_round"] == 7
-    rounds = [one.number for one in world.devices[0].log if isinstance(one, Round)]
+    rounds = [message.number for message in world.devices[0].log if isinstance(message, Round)]
     assert 3 not in rounds
     assert rounds[-1] == 7
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hdpmf.errors import FederationError
-from hdpmf.protocol import Accepted, Call, CatalogueTable, Here, Message, Terms
-from hdpmf.protocol.catalogue import KnownItems
+from hdpmf.protocol import CatalogueTable, Message, Terms
+from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.federation import RUN_BYTES
+from hdpmf.service.channel import RunChannel
 from hdpmf.service.enrolment import Enrolled
-from hdpmf.service.mailroom import Mailroom
-from hdpmf.service.run_files import Checkpoint, RunFiles
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.run_files import Checkpoint, NoFiles, RunFiles
 from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import RecommenderTransport
 
 Take = Callable[[str, Message], str | None]
 """Takes a device's answer in, or gives the reason why it cannot be right."""
@@ -23,36 +27,46 @@ def no_log(line: str) -> None:
     """Nobody wants to know."""
 
 
-@dataclass
-class Conversation:
+@dataclass(kw_only=True)
+class FederatedRun:
     """One run, as its steps see it.
 
     Attributes:
         settings: What the run is about.
         table: The items, as devices get them.
-        known: The items, as the recommender computes with them.
         enrolled: Who may take part; it does not change during a run.
-        cohort: Those of them that are asked.
-        mailroom: Letters and replies.
-        files: Where checkpoints go.
+        transport: Reaches the devices.
+        id: The run's id; a new one where not given.
+        only: The devices that are asked; everyone on the roster where not given.
+        files: Where checkpoints go; nowhere where not given.
         pace: How long to wait.
+        metrics: Where things are counted.
         log: Told what happens, in lines for people.
+        sleep: For tests.
+        cohort: The devices that are asked.
+        known: The items, as the recommender computes with them.
+        channel: Messages and replies.
+        checkpoint: How far the run is.
     """
 
     settings: RunSettings
     table: CatalogueTable
-    known: KnownItems
     enrolled: Enrolled
-    cohort: frozenset[str]
-    mailroom: Mailroom
-    files: RunFiles
-    pace: Pace
+    transport: RecommenderTransport
+    id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))
+    only: frozenset[str] | None = None
+    files: RunFiles = field(default_factory=NoFiles)
+    pace: Pace = field(default_factory=Pace)
+    metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
+        self.cohort = frozenset(self.enrolled.users) if self.only is None else self.only
+        self.known: KnownItems = known_items(self.table)
+        self.channel = RunChannel(self.transport, self.id, self.metrics)
         self.checkpoint: Checkpoint = self.files.load()
-        metrics = self.mailroom.metrics
+        metrics = self.metrics
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0
 
     @property
@@ -66,7 +80,7 @@ class Conversation:
 
     def stage(self, words: str) -> None:
         """Say what is under way."""
-        self.mailroom.metrics.stage = words
+        self.metrics.stage = words
         self.log(words)
 
     def enough(self, devices: Collection[str]) -> bool:
@@ -82,7 +96,7 @@ class Conversation:
         begin = time.monotonic()
         patience = self.pace.gather * self.pace.attempts
         while True:
-            here = self.mailroom.present() & self.cohort
+            here = self.channel.present() & self.cohort
             agreed |= self._invite(here - agreed - refused, refused)
             waited = time.monotonic() - begin
             everyone = agreed | refused >= self.cohort
@@ -104,18 +118,12 @@ class Conversation:
         """Call, catalogue and terms; those that agree."""
         if not devices:
             return set()
-        mailroom, deadline = self.mailroom, self.pace.deadline
-        ready: set[str] = set()
-        without: set[str] = set()
-        for device, here in mailroom.ask(devices, 0, Call(), deadline, Here):
-            knows = isinstance(here, Here) and here.catalogue == self.known.fingerprint
-            (ready if knows else without).add(device)
-        refused |= mailroom.heard - ready - without
-        if without:
-            ready |= {device for device, _ in mailroom.ask(without, 0, self.table, deadline, Accepted)}
-            refused |= mailroom.heard - ready
-        agreed = {device for device, _ in mailroom.ask(ready, 0, self.terms, deadline, Accepted)} if ready else set()
-        refused |= (mailroom.heard & ready) - agreed
+        ready, declined = self.channel.send_items(devices, self.table, self.known.fingerprint, self.pace.deadline)
+        refused |= declined
+        if not ready:
+            return set()
+        agreed = self.channel.tell(ready, 0, self.terms, self.pace.deadline)
+        refused |= (self.channel.heard & ready) - agreed
         return agreed
 
     def collect(
@@ -134,12 +142,12 @@ class Conversation:
             if attempt:
                 self.sleep(self.pace.pause)
             missing = self.wait_for(devices, answered) - answered
-            for device, answer in self.mailroom.ask(missing, number, message, self.pace.deadline, *expected):
+            for device, answer in self.channel.ask(missing, number, message, self.pace.deadline, *expected):
                 reason = take(device, answer)
                 if reason is None:
                     answered.add(device)
                 else:
-                    self.mailroom.refused(reason)
+                    self.channel.refused(reason)
             if self.enough(answered):
                 return answered
             self.log(f"{self.enrolled.count_users(answered)} of {self.settings.minimum} users needed have answered")
@@ -151,11 +159,11 @@ class Conversation:
         After a restart of the recommender nobody is there for a while.
         """
         wanted = frozenset(devices)
-        here = self.mailroom.present() & wanted
+        here = self.channel.present() & wanted
         looks = math.ceil(self.pace.deadline / self.pace.look)
         while looks > 0 and not self.enough(here.union(besides)):
             self.sleep(self.pace.look)
-            here = self.mailroom.present() & wanted
+            here = self.channel.present() & wanted
             looks -= 1
         return here
 
@@ -166,3 +174,11 @@ class Conversation:
             f"{step} stopped after {self.pace.attempts} attempts: {self.enrolled.count_users(devices)} users answered "
             f"and {self.settings.minimum} are needed; the run is kept and goes on from there when it is started again"
         )
+
+    def deliver(self, devices: Collection[str], number: int, result: Message | bytes) -> None:
+        """Give the result to those of the devices that are here; the run is done then, whoever took it."""
+        here = self.channel.present() & set(devices)
+        took = self.channel.tell(here, number, result, self.pace.deadline)
+        self.checkpoint.delivered = tuple(sorted(took | set(self.checkpoint.delivered)))
+        self.checkpoint.stage = "done"
+        self.save()

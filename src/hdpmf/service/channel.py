@@ -1,19 +1,30 @@
-"""Letters out, replies in: everything a device sends is checked here before anything else looks at it."""
+"""Messages out, replies in: everything a device sends is checked here before anything else looks at it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
-from hdpmf.protocol import Envelope, Message, Refusal, Reply, decode, encode
+from hdpmf.protocol import (
+    Accepted,
+    Call,
+    CatalogueTable,
+    Envelope,
+    Here,
+    Message,
+    Refusal,
+    Reply,
+    decode,
+    encode,
+)
 from hdpmf.secure_sum import ToDevice, ToRecommender, decode_to_recommender
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.service.metrics import Metrics
 from hdpmf.transport import RecommenderTransport
 
 
-class Mailroom:
-    """The recommender's letters of one run.
+class RunChannel:
+    """The messages of one run.
 
     What a device sends can do no harm here: it is taken, or counted under a reason and left. The reasons are the
     device's own word for its refusal, or one of ours: ``malformed`` (not a reply of this protocol), ``other-run``,
@@ -21,9 +32,12 @@ class Mailroom:
     that callers give to messages whose content cannot be right.
 
     Args:
-        transport: Carries the letters.
+        transport: Carries the messages.
         run: The run's id.
         metrics: Where bytes and refusals are counted.
+
+    Attributes:
+        heard: Devices that said anything at all in the last exchange.
     """
 
     def __init__(self, transport: RecommenderTransport, run: bytes, metrics: Metrics) -> None:
@@ -31,7 +45,6 @@ class Mailroom:
         self._run = run
         self.metrics = metrics
         self.heard: set[str] = set()
-        """Devices that said anything at all in the last exchange."""
 
     def present(self) -> frozenset[str]:
         """Devices that are connected."""
@@ -48,8 +61,8 @@ class Mailroom:
     ) -> Iterator[tuple[str, Message]]:
         """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
         body = message if isinstance(message, bytes) else encode(message)
-        letter = encode(Envelope(run=self._run, number=number, part="job", body=body))
-        for device, reply in self._exchange(dict.fromkeys(sorted(devices), letter), number, "job", deadline):
+        data = encode(Envelope(run=self._run, number=number, part="job", body=body))
+        for device, reply in self._exchange(dict.fromkeys(sorted(devices), data), number, "job", deadline):
             try:
                 answer = decode(reply.body)
             except ProtocolError:
@@ -60,42 +73,60 @@ class Mailroom:
             else:
                 self.refused("unexpected")
 
+    def tell(self, devices: Collection[str], number: int, message: Message | bytes, deadline: float) -> set[str]:
+        """Send all of ``devices`` the same message; those that accepted it."""
+        return {device for device, _ in self.ask(devices, number, message, deadline, Accepted)}
+
+    def send_items(
+        self, devices: Collection[str], table: CatalogueTable, fingerprint: str, deadline: float
+    ) -> tuple[set[str], set[str]]:
+        """Give the items to devices that do not have them; those that have them now, and those that refused."""
+        ready: set[str] = set()
+        without: set[str] = set()
+        for device, here in self.ask(devices, 0, Call(), deadline, Here):
+            knows = isinstance(here, Here) and here.catalogue == fingerprint
+            (ready if knows else without).add(device)
+        refused = self.heard - ready - without
+        if without:
+            ready |= self.tell(without, 0, table, deadline)
+            refused |= self.heard - ready
+        return ready, refused
+
     def ask_in_sum(
         self, messages: Mapping[str, ToDevice], number: int, deadline: float
     ) -> Iterator[tuple[str, ToRecommender, bytes]]:
         """Send each device its message of a secure sum; the replies with their bytes, as they come."""
-        letters: dict[str, bytes] = {}
-        coded: dict[int, bytes] = {}  # two of the steps send everyone the same message
-        for device, message in messages.items():
-            if id(message) not in coded:
-                letter = Envelope(run=self._run, number=number, part="sum", body=encode_sum(message))
-                coded[id(message)] = encode(letter)
-            letters[device] = coded[id(message)]
-        for device, reply in self._exchange(letters, number, "sum", deadline):
+        encoded: dict[int, bytes] = {}  # two of the steps send everyone the same message
+        for message in messages.values():
+            if id(message) not in encoded:
+                envelope = Envelope(run=self._run, number=number, part="sum", body=encode_sum(message))
+                encoded[id(message)] = encode(envelope)
+        outgoing = {device: encoded[id(message)] for device, message in messages.items()}
+        for device, reply in self._exchange(outgoing, number, "sum", deadline):
             try:
                 yield device, decode_to_recommender(reply.body), reply.body
             except SecureSumError:
                 self.refused("malformed")
 
     def _exchange(
-        self, letters: Mapping[str, bytes], number: int, part: str, deadline: float
+        self, outgoing: Mapping[str, bytes], number: int, part: str, deadline: float
     ) -> Iterator[tuple[str, Reply]]:
         metrics = self.metrics
-        metrics.letters += len(letters)
-        metrics.bytes_out += sum(map(len, letters.values()))
+        metrics.messages += len(outgoing)
+        metrics.bytes_out += sum(map(len, outgoing.values()))
         self.heard = answered = set()
-        for arrival in self._transport.exchange(letters, deadline):
+        for received in self._transport.exchange(outgoing, deadline):
             metrics.replies += 1
-            metrics.bytes_in += len(arrival.data)
-            if arrival.device not in letters:
+            metrics.bytes_in += len(received.data)
+            if received.device not in outgoing:
                 self.refused("unknown-device")
-            elif arrival.device in answered:
+            elif received.device in answered:
                 self.refused("duplicate")
             else:
-                answered.add(arrival.device)
-                reply = self._opened(arrival.data, number, part)
+                answered.add(received.device)
+                reply = self._opened(received.data, number, part)
                 if reply is not None:
-                    yield arrival.device, reply
+                    yield received.device, reply
 
     def _opened(self, data: bytes, number: int, part: str) -> Reply | None:
         try:

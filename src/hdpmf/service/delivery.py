@@ -1,0 +1,27 @@
+"""Giving a finished result to devices that were away at the end, or that only want the model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hdpmf.protocol import Plan, Round
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.service.channel import RunChannel
+from hdpmf.service.public_model import PublicModel
+from hdpmf.service.survey import facts_number
+
+
+def hand_out(model: PublicModel, channel: RunChannel, devices: Collection[str], deadline: float) -> set[str]:
+    """Offer the result to these devices; those that took it. Nothing is asked of them, so nothing is paid.
+
+    A device that was no part of the run gets the items and the plan first: with these and the numbers it fits its own
+    vector (fold-in).
+    """
+    fingerprint = known_items(model.catalogue).fingerprint
+    ready, _ = channel.send_items(devices, model.catalogue, fingerprint, deadline)
+    numbers = model.numbers
+    if isinstance(numbers, Round) and isinstance(model.plan, Plan):
+        # Its answer says nothing new: a member repeats what it said, another may decline and still take the rest.
+        channel.tell(ready, 0, model.plan, deadline)
+    number = numbers.number if isinstance(numbers, Round) else facts_number(numbers)
+    return channel.tell(ready, number, numbers, deadline)
