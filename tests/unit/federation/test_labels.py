@@ -76,7 +76,7 @@ class Wire(InProcessNetwork):
     def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         for data in outgoing.values():
             sent = decode(data)
-            if isinstance(sent, Envelope) and sent.part == "job" and isinstance(decode(envelope.body), Grouping):
+            if isinstance(sent, Envelope) and sent.part == "job" and isinstance(decode(sent.body), Grouping):
                 self.groupings.add(data)
         for reply in super().exchange(outgoing, deadline):
             if self.left == 0:
