@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hdpmf.models import HDPSum, load_prior
-from hdpmf.models.priors import SHIPPED
 from hdpmf.models.priors.learn import learn_prior
+from hdpmf.public.priors import SHIPPED
 from hdpmf.ratings import synthetic_world
 
 from .conftest import Call

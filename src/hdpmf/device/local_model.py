@@ -12,11 +12,11 @@ from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.kernels.threads import Workers
-from hdpmf.models.device_features import device_features
-from hdpmf.models.priors import SHIPPED, Prior, load_prior
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
-from hdpmf.shard.device_fit import devices_after, ratings_by_user
+from hdpmf.public.device_fit import device_fit
+from hdpmf.public.priors import SHIPPED, Prior, load_prior
+from hdpmf.shard.device_fit import devices_after, fit_vectors, ratings_by_user
 from hdpmf.shard.devices import Devices
 
 
@@ -147,10 +147,10 @@ def _after_facts(
 ) -> Prepared:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     ratings, weights = store.ratings(), store.weights()
-    fit = device_features(facts, catalogue.known.features, prior, simple=simple).fit
+    fit = device_fit(facts, catalogue.known.features, prior, simple=simple)
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
-        vectors = fit.fit(by_user, workers)
+        vectors = fit_vectors(fit, by_user, workers)
     stranger = fit.stranger()
     vectors[by_user.counts == 0] = stranger
     devices = devices_after(ratings, by_user, vectors, weights.beta, weights.gamma)

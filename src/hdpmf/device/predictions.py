@@ -8,7 +8,7 @@ import numpy as np
 
 from hdpmf.device.local_model import LocalModel, prepare
 from hdpmf.device.store import DeviceStore
-from hdpmf.models.priors import Prior
+from hdpmf.public.priors import Prior
 from hdpmf.shard.device_fit import predict as predict_with_stranger
 
 

@@ -6,8 +6,8 @@ from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.methods import METHODS, Method, make_model
 from hdpmf.models.one_round import HDPBit, HDPSum
-from hdpmf.models.priors import Prior, load_prior
 from hdpmf.models.training import EpochRecord
+from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings.item_features import ItemFeatures
 
 __all__ = [

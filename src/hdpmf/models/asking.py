@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.errors import ConfigError
-from hdpmf.models.priors import POPULARITY, Labels
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.public.priors import POPULARITY, Labels
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums

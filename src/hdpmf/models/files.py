@@ -31,13 +31,13 @@ from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
 from hdpmf.models.params import with_current_names
-from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
+from hdpmf.public.device_fit import DeviceFit
+from hdpmf.public.priors import Prior
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
-from hdpmf.shard.device_fit import DeviceFit
 
 FORMAT_VERSION = 1
 
@@ -220,8 +220,7 @@ def _read_part(json_path: Path, tensor_path: Path) -> tuple[dict[str, Any], dict
 def _restore_one_round(model: OneRound, public: dict[str, Any], arrays: dict[str, np.ndarray], n_silent: int) -> None:
     facts: dict[str, Any] = {name: arrays[name] for name in _FACTS}
     model.facts_ = ItemFacts(catalogue=public["catalogue"], mean=public["mean"], **facts)
-    model.fit_ = DeviceFit(**{name: arrays[name] for name in _FIT})
-    model.feature_names_ = tuple(public["feature_names"])
+    model.fit_ = DeviceFit(tuple(public["feature_names"]), **{name: arrays[name] for name in _FIT})
     model.prior_origin_ = public["prior_origin"]
     model.n_silent_ = n_silent
     n_items, size = len(model.catalogue_.items), len(model.feature_names_)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.gpu.availability import gpu
+from hdpmf.public.device_fit import DeviceFit
 from hdpmf.ratings import Ratings
-from hdpmf.shard.device_fit import DeviceFit, to_stars
+from hdpmf.shard.device_fit import to_stars
 from hdpmf.shard.devices import Devices
 
 

@@ -20,20 +20,41 @@ from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
 from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
-from hdpmf.models.device_features import Features, device_features, wanted_features
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
-from hdpmf.models.priors import Prior, load_prior
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.privacy.coding import CURVES, make_coding
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.public.device_fit import DeviceFit, device_fit
+from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue
-from hdpmf.shard.device_fit import DeviceFit, devices_after, predict, ratings_by_user
+from hdpmf.shard.device_fit import devices_after, fit_vectors, predict, ratings_by_user
+
+Features = bool | str | PathLike[str] | ItemFeatures
+"""True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
+
+
+def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
+    """The item features that a model's ``features`` stands for, for the items of these ratings."""
+    if isinstance(wanted, ItemFeatures):
+        if len(wanted.matrix) != train.n_items:
+            raise ConfigError(
+                f"the features are of {len(wanted.matrix)} items, the ratings of {train.n_items}; "
+                "make them for the items of these ratings"
+            )
+        return wanted
+    if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
+        return ItemFeatures.read(wanted, train.items)
+    if wanted is False or (wanted == "auto" and train.item_table is None):
+        return None
+    if train.item_table is None:
+        raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
+    return ItemFeatures.of_table(train.item_table, train.items)
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +82,6 @@ class OneRound(Model):
     fit_: DeviceFit = field(init=False)
     n_silent_: int = field(init=False)
     prior_origin_: dict[str, Any] | None = field(init=False)
-    feature_names_: tuple[str, ...] = field(init=False)
 
     codings: ClassVar[tuple[str, ...]] = ("auto", *CURVES)
 
@@ -122,8 +142,13 @@ class OneRound(Model):
             return
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
-            vectors = self.fit_.fit(by_user, workers)
+            vectors = fit_vectors(self.fit_, by_user, workers)
         self.devices_ = devices_after(train, by_user, vectors, beta, gamma)
+
+    @property
+    def feature_names_(self) -> tuple[str, ...]:
+        """Names of the columns that vectors were fitted to."""
+        return self.fit_.names
 
     @property
     def coding_(self) -> str:
@@ -165,7 +190,7 @@ class OneRound(Model):
         by_user = ratings_by_user(kept)
         by_user.partner[:] = self.catalogue_.items.find(ratings.items.ids)[by_user.partner]
         with Workers(self.n_threads) as workers:
-            vectors = self.fit_.fit(by_user, workers)
+            vectors = fit_vectors(self.fit_, by_user, workers)
         parts = weights if isinstance(weights, PrivacyWeights) else PrivacyWeights.uniform(ratings, weights or 1.0)
         counts = by_user.counts
         sums = np.bincount(kept.user_codes, kept.values, kept.n_users)
@@ -225,12 +250,12 @@ class OneRound(Model):
 
     def _set_public(self, train: Ratings, facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None) -> None:
         inner = prior.labels.prior if prior is not None and prior.labels is not None and self._by_labels() else None
-        made = device_features(facts, features, inner or prior, simple=self._design() == "S")
-        self.facts_, self.feature_names_, self.fit_ = facts, made.names, made.fit
+        self.facts_ = facts
+        self.fit_ = device_fit(facts, features, inner or prior, simple=self._design() == "S")
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         self.catalogue_ = Catalogue(
             train.items,
-            made.fit.factors(train.scale),
+            self.fit_.factors(train.scale),
             np.ones(train.n_items, np.int64),
             train.scale,
             train.item_table,

@@ -2,69 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hdpmf.kernels.threads import Workers
+from hdpmf.public.device_fit import STARS, DeviceFit
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.shard.devices import Devices
 
 if TYPE_CHECKING:
     from hdpmf.kernels.grouping import Grouped
 
-STARS = 4.0
 
+def fit_vectors(fit: DeviceFit, by_user: Grouped, workers: Workers) -> np.ndarray:
+    """One vector per user, to be multiplied with ``fit.factors``: theta and a 1 for the offset."""
+    from hdpmf.kernels.normal import fit_users  # here and below: a machine with a GPU need not have Numba
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DeviceFit:
-    """A prediction is ``offset_j + features_j . theta_i`` in stars; theta_i has a Gaussian prior.
-
-    All of it is public; only theta_i, which is made of it and of raw ratings, is private.
-
-    Attributes:
-        features: One row per item.
-        offset: What is predicted where theta is zero, in stars (1 to 5).
-        weight: How much a rating of each item counts, less where the offset is uncertain.
-        precision: Of the prior, relative to a rating of weight 1.
-        mean_map: The precision times the map from a user's description to the prior's mean.
-    """
-
-    features: np.ndarray
-    offset: np.ndarray
-    weight: np.ndarray
-    precision: np.ndarray
-    mean_map: np.ndarray
-
-    def __repr__(self) -> str:
-        return f"DeviceFit({self.features.shape[0]} items, {self.features.shape[1]} features)"
-
-    def fit(self, by_user: Grouped, workers: Workers) -> np.ndarray:
-        """One vector per user, to be multiplied with ``factors``: theta and a 1 for the offset."""
-        from hdpmf.kernels.normal import fit_users  # here and below: a machine with a GPU need not have Numba
-
-        size = self.features.shape[1]
-        vectors = np.ones((by_user.n_rows, size + 1), np.float32)
-        target = by_user.target - self.offset[by_user.partner].astype(np.float32)
-        fit_users(
-            by_user.start, by_user.partner, target, self.features, self.weight, self.precision, self.mean_map,
-            vectors, workers,
-        )  # fmt: skip
-        return vectors
-
-    def factors(self, scale: RatingScale) -> np.ndarray:
-        """The item factors in the units of the rating scale: a user's vector times these is a prediction."""
-        per_star = scale.width / STARS
-        offset = scale.low + (self.offset - 1.0) * per_star
-        return np.column_stack([self.features * per_star, offset]).astype(np.float32)
-
-    def stranger(self) -> np.ndarray:
-        """The vector of a user without ratings: the prior's mean."""
-        described = np.zeros(self.mean_map.shape[1])
-        described[-2:] = np.log(1 / 80.0), np.log(1 / 80.0) ** 2
-        theta = np.linalg.solve(self.precision, self.mean_map @ described)
-        return np.append(theta, 1.0).astype(np.float32)
+    vectors = np.ones((by_user.n_rows, fit.features.shape[1] + 1), np.float32)
+    target = by_user.target - fit.offset[by_user.partner].astype(np.float32)
+    fit_users(
+        by_user.start, by_user.partner, target, fit.features, fit.weight, fit.precision, fit.mean_map, vectors, workers
+    )
+    return vectors
 
 
 def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:

@@ -21,10 +21,10 @@ from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.population import deal
 from hdpmf.federation.simulate import simulate
 from hdpmf.models import HDPSum, asking, load_prior
-from hdpmf.models.priors import POPULARITY, Labels
 from hdpmf.privacy import PrivacySpec
 from hdpmf.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.public.priors import POPULARITY, Labels
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.service.folder import Config, ServiceFolder

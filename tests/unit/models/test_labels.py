@@ -7,12 +7,12 @@ import pytest
 
 from hdpmf.errors import ConfigError, ModelFileError
 from hdpmf.models import HDPSum, Prior, load_model
-from hdpmf.models.priors import POPULARITY, SHIPPED, Labels, load_prior
 from hdpmf.models.priors.learn import learn_prior
 from hdpmf.models.priors.score import learn_score
 from hdpmf.privacy import PrivacySpec
 from hdpmf.privacy.accounting import cost
 from hdpmf.privacy.accounting.setting import Setting
+from hdpmf.public.priors import POPULARITY, SHIPPED, Labels, load_prior
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
 

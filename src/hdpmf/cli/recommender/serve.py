@@ -197,7 +197,7 @@ def run_settings(
 
 def _shipped(prior: str | None) -> str | None:
     """Devices know priors by name, and have only those that come with this software."""
-    from hdpmf.models.priors import SHIPPED
+    from hdpmf.public.priors import SHIPPED
 
     if prior is not None and prior not in SHIPPED:
         raise ConfigError(f"devices have no prior {prior!r}; choose from {', '.join(SHIPPED)}")
@@ -206,7 +206,7 @@ def _shipped(prior: str | None) -> str | None:
 
 def _score(prior: str | None) -> dict[str, float]:
     """What counts in the public score that devices draw labels by."""
-    from hdpmf.models.priors import load_prior
+    from hdpmf.public.priors import load_prior
 
     found = load_prior(_shipped(prior))
     if found is None or found.labels is None:

@@ -12,12 +12,12 @@ import numpy as np
 from hdpmf.errors import ConfigError
 from hdpmf.kernels.normal import user_statistics
 from hdpmf.kernels.threads import Workers
-from hdpmf.models.device_features import NOISE, derived_names, device_columns
-from hdpmf.models.priors.prior import Labels, Prior
 from hdpmf.models.priors.score import learn_score
 from hdpmf.privacy.spec import PrivacySpec
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import ItemFacts
+from hdpmf.public.device_fit import NOISE, derived_names, device_columns
+from hdpmf.public.priors import Labels, Prior
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import ratings_by_user

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdpmf.models.priors.prior import POPULARITY
+from hdpmf.public.priors import POPULARITY
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import to_stars

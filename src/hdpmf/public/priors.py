@@ -1,4 +1,9 @@
-"""A prior, its file, and how it meets a model's columns."""
+"""Population priors: what people in general like, learned from public ratings and shipped as constants.
+
+A prior is a Gaussian for each user's vector: ``theta_i ~ N(M z_i, A)`` with z_i describing what the user rated. It
+comes from a data set that was declared public; its file says which. It must not be used to judge a method on the data
+set that it comes from.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,8 @@ FORMAT = 1
 SHIPPED = {"films": "films-ml-1m.json", "films-100k": "films-ml-100k.json"}
 """Priors that come with the package, by name."""
 
-_DESCRIBING = ("log count", "log count^2")
-
+N_DESCRIBING = 2
+"""What describes a user besides mean features: log number of ratings, and its square."""
 
 POPULARITY = "popularity"
 """In a score: the logarithm of an item's weight."""
@@ -69,7 +74,7 @@ class Prior:
     def __post_init__(self) -> None:
         size = len(self.columns)
         sound = (
-            self.means.shape == (size, size + len(_DESCRIBING))
+            self.means.shape == (size, size + N_DESCRIBING)
             and self.covariance.shape == (size, size)
             and np.isfinite(self.means).all()
             and np.isfinite(self.covariance).all()
@@ -95,7 +100,7 @@ class Prior:
         own = np.array([at[names[position]] for position in known], np.intp)
         precision = np.diag(ridges).astype(np.float64)
         precision[np.ix_(known, known)] = self.noise * np.linalg.inv(self.covariance[np.ix_(own, own)])
-        means = np.zeros((len(names), len(names) + len(_DESCRIBING)))
+        means = np.zeros((len(names), len(names) + N_DESCRIBING))
         means[np.ix_(known, known)] = self.means[np.ix_(own, own)]
         means[known, len(names) :] = self.means[own, len(self.columns) :]
         return precision, precision @ means
@@ -126,10 +131,10 @@ class Prior:
             if plain["format"] != FORMAT:
                 raise ModelFileError(f"{label} is a prior in format {plain['format']}; this version reads {FORMAT}")
             name, origin = str(plain["name"]), dict(plain["origin"])
-            labels, found = None, plain.get("labels")
-            if found is not None:
-                inner = None if found["prior"] is None else cls._of_numbers(name, origin, found["prior"])
-                score = {str(column): float(weight) for column, weight in found["score"].items()}
+            labels, stored = None, plain.get("labels")
+            if stored is not None:
+                inner = None if stored["prior"] is None else cls._of_numbers(name, origin, stored["prior"])
+                score = {str(column): float(weight) for column, weight in stored["score"].items()}
                 labels = Labels(score, inner)
             return cls._of_numbers(name, origin, plain, labels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -156,7 +161,7 @@ def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
     if wanted is None or isinstance(wanted, Prior):
         return wanted
     if isinstance(wanted, str) and wanted in SHIPPED:
-        return Prior.parse((files("hdpmf.models.priors") / SHIPPED[wanted]).read_bytes(), wanted)
+        return Prior.parse((files("hdpmf.public") / SHIPPED[wanted]).read_bytes(), wanted)
     if not Path(wanted).exists():
         raise ConfigError(f"there is no prior {os.fspath(wanted)!r}: it is neither a file nor {' or '.join(SHIPPED)}")
     return Prior.read(wanted)

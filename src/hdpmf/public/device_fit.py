@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from os import PathLike
 
 import numpy as np
 
-from hdpmf.errors import ConfigError
-from hdpmf.models.priors import Prior
 from hdpmf.protocol import ItemFacts
-from hdpmf.ratings import Ratings
+from hdpmf.public.priors import N_DESCRIBING, Prior
+from hdpmf.ratings import RatingScale
 from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.device_fit import DeviceFit
+
+STARS = 4.0
+"""Width of the scale of one to five stars, which everything here is counted in."""
 
 NOISE = 0.8
 """Variance of a rating around a good prediction, in stars squared."""
-
-N_DESCRIBING = 2
-"""What describes a user besides mean features: log number of ratings, and its square."""
 
 _OWN = {
     "constant": 5.0,
@@ -34,34 +31,44 @@ _DERIVED_RIDGE = 30.0
 _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 _PATTERN_RIDGE = 40.0
 
-Features = bool | str | PathLike[str] | ItemFeatures
-"""True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
 
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceFit:
+    """A prediction is ``offset_j + features_j . theta_i`` in stars; theta_i has a Gaussian prior.
 
-@dataclass(frozen=True, slots=True)
-class DeviceFeatures:
-    """Names of the columns, and the fit over them."""
+    All of it is public; only theta_i, which is made of it and of raw ratings, is private.
+
+    Attributes:
+        names: Of the columns.
+        features: One row per item.
+        offset: What is predicted where theta is zero, in stars (1 to 5).
+        weight: How much a rating of each item counts, less where the offset is uncertain.
+        precision: Of the prior, relative to a rating of weight 1.
+        mean_map: The precision times the map from a user's description to the prior's mean.
+    """
 
     names: tuple[str, ...]
-    fit: DeviceFit
+    features: np.ndarray
+    offset: np.ndarray
+    weight: np.ndarray
+    precision: np.ndarray
+    mean_map: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"DeviceFit({self.features.shape[0]} items, {self.features.shape[1]} features)"
 
-def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
-    """The item features that a model's ``features`` stands for, for the items of these ratings."""
-    if isinstance(wanted, ItemFeatures):
-        if len(wanted.matrix) != train.n_items:
-            raise ConfigError(
-                f"the features are of {len(wanted.matrix)} items, the ratings of {train.n_items}; "
-                "make them for the items of these ratings"
-            )
-        return wanted
-    if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
-        return ItemFeatures.read(wanted, train.items)
-    if wanted is False or (wanted == "auto" and train.item_table is None):
-        return None
-    if train.item_table is None:
-        raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
-    return ItemFeatures.of_table(train.item_table, train.items)
+    def factors(self, scale: RatingScale) -> np.ndarray:
+        """The item factors in the units of the rating scale: a user's vector times these is a prediction."""
+        per_star = scale.width / STARS
+        offset = scale.low + (self.offset - 1.0) * per_star
+        return np.column_stack([self.features * per_star, offset]).astype(np.float32)
+
+    def stranger(self) -> np.ndarray:
+        """The vector of a user without ratings: the prior's mean."""
+        described = np.zeros(self.mean_map.shape[1])
+        described[-2:] = np.log(1 / 80.0), np.log(1 / 80.0) ** 2
+        theta = np.linalg.solve(self.precision, self.mean_map @ described)
+        return np.append(theta, 1.0).astype(np.float32)
 
 
 def device_columns(
@@ -105,7 +112,9 @@ def device_columns(
 def derived_names(features: ItemFeatures) -> tuple[str, ...]:
     """Columns that are worth learning a prior for: genres times bias, decades, and frequent pairs of genres."""
     genres = {name: features.matrix[:, at] for at, name in enumerate(features.names) if name.startswith("genre:")}
-    pairs = (f"{one}&{other}" for one, other in combinations(genres, 2) if (genres[one] * genres[other]).mean() >= 0.01)
+    pairs = (
+        f"{left}&{right}" for left, right in combinations(genres, 2) if (genres[left] * genres[right]).mean() >= 0.01
+    )
     decades = (f"decade {year}" for year in _DECADES) if "year" in features.names else ()
     return (*(f"bias*{name}" for name in genres), *decades, *pairs)
 
@@ -121,9 +130,9 @@ def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
     return None
 
 
-def device_features(
+def device_fit(
     facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None, *, simple: bool = False
-) -> DeviceFeatures:
+) -> DeviceFit:
     """The fit that devices make of item facts, public features and, where there is one, a population prior."""
     extra = () if prior is None else prior.columns
     names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
@@ -133,11 +142,11 @@ def device_features(
     if prior is not None:
         precision, mean_map = prior.on(names, ridges)
     variance = facts.variance.astype(np.float64)
-    fit = DeviceFit(
+    return DeviceFit(
+        names=names,
         features=np.ascontiguousarray(columns),
         offset=facts.mean + facts.bias.astype(np.float64),
         weight=noise / (noise + variance),
         precision=precision,
         mean_map=mean_map,
     )
-    return DeviceFeatures(names, fit)

@@ -1,0 +1,50 @@
+"""What is really loaded when one side is imported: a package's ``__init__`` can bring in what no import line names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import json, pkgutil, sys
+from importlib import import_module
+for name in sys.argv[1:]:
+    package = import_module(name)
+    for module in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
+        import_module(module.name)
+print(json.dumps(sorted({name.split(".")[1] for name in sys.modules if name.startswith("hdpmf.")})))
+"""
+
+PRIVATE = {"device", "shard", "kernels"}
+UNTRUSTED = {"recommender", "service"}
+BOTH_SIDES = {"models", "gpu", "experiments", "audit", "federation", "cli", "report"}
+
+
+def loaded(*packages: str) -> set[str]:
+    """The packages of ours that a fresh interpreter has loaded with every module of these."""
+    done = subprocess.run([sys.executable, "-c", PROBE, *packages], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("package", ["device", "shard"])
+def test_the_private_side_loads_nothing_of_the_recommender(package: str) -> None:
+    assert not loaded(f"hdpmf.{package}") & (UNTRUSTED | BOTH_SIDES)
+
+
+@pytest.mark.parametrize("package", ["recommender", "service"])
+def test_the_untrusted_side_loads_nothing_private(package: str) -> None:
+    assert not loaded(f"hdpmf.{package}") & (PRIVATE | BOTH_SIDES)
+
+
+@pytest.mark.parametrize("package", ["protocol", "public", "secure_sum"])
+def test_what_both_sides_use_knows_neither(package: str) -> None:
+    assert not loaded(f"hdpmf.{package}") & (PRIVATE | UNTRUSTED | BOTH_SIDES)
+
+
+def test_the_probe_sees_what_a_package_brings_along() -> None:
+    """A wall that nothing can hit would pass, too."""
+    assert {"models", "recommender", "shard", "gpu"} <= loaded("hdpmf.models")
