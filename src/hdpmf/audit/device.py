@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.audit.bounds import Scores
-from hdpmf.audit.laws import log_k_norm_share
+from hdpmf.audit.laws import log_wide_share
 from hdpmf.audit.replay import Copies, Device, Path, messages
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.noise import k_norm_scale
 from hdpmf.privacy.sampling import SeededNoise
 
 _ROWS_PER_BLOCK = 12_000  # ratings simulated at once: their messages of one round stay in the cache
@@ -85,15 +84,14 @@ def _block(
     raters = np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
     copies = _copies(target, items, rating, ids)
     hidden = view == "sums-h-hidden"
-    stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden)
+    sharing = path.users if view == "messages" else 1
+    stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden, sharing=sharing)
     kept = next(stream)
     low, high = (Device(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
         if path.budget is not None and path.h is None:
-            ratios[:, target.place] += _k_norm_ratio(
-                path, number, sums, (low, high), target.place, int(raters[target.place])
-            )
+            ratios[:, target.place] += _dense_ratio(path, number, sums[:, target.place], (low, high), target, sharing)
             continue
         if hidden:
             ratios += _laplace_ratio(path, number, sums, low, high)
@@ -121,17 +119,14 @@ def _laplace_ratio(path: Path, number: int, sums: np.ndarray, low: Device, high:
     return np.asarray((distances[0] - distances[1]) / path.laplace_scale)
 
 
-def _k_norm_ratio(
-    path: Path, number: int, sums: np.ndarray, devices: tuple[Device, Device], place: int, raters: int
+def _dense_ratio(
+    path: Path, number: int, rows: np.ndarray, devices: tuple[Device, Device], target: Target, sharing: int
 ) -> np.ndarray:
     """Where noise needs no h: vectors do not depend on ratings, so only messages about the item tell anything."""
-    plan, (low, high) = path.plan, devices
-    scale = k_norm_scale(plan.scale_high - plan.scale_low, path.mechanism.round_budget(path.budget or 0.0, plan.epochs))
     laws = []
-    for device in (low, high):
-        expected = device.residuals(number)[:, place, None] * device.u
-        length = np.linalg.norm(sums[:, place] - expected, axis=1)
-        laws.append(log_k_norm_share(length, scale, plan.n_factors, raters))
+    for device in devices:
+        expected = device.residuals(number)[:, target.place, None] * device.u
+        laws.append(log_wide_share(np.abs(rows - expected), path.dense_scale, sharing).sum(axis=1))
     return np.asarray(laws[1] - laws[0])
 
 

@@ -39,14 +39,14 @@ def log_share(k: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
     return np.asarray(np.where(distance < far, log_p, tail))
 
 
-def log_k_norm_share(length: np.ndarray, scale: float, n_factors: int, n_shares: int) -> np.ndarray:
-    """Log density, up to a constant, of one of ``n_shares`` shares of K-norm noise at vectors of these lengths.
+def log_wide_share(distance: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
+    """The same for a scale of many units, up to a constant; ``distance`` and ``scale`` are in the same unit.
 
-    The share is ``sqrt(s) N(0, I)`` with ``s ~ Gamma((K+1)/(2 n), 2 b^2)``, whose density is ``x^nu K_nu(x)`` with
-    ``x = length / b``, ``nu = (K+1)/(2 n) - K/2`` and Bessel's K. For one share that is ``exp(-x)``.
+    Between the units the law is that of a share of Laplace noise, with density ``x^nu K_nu(x)`` for ``x = distance /
+    scale``, ``nu = 1/n - 1/2`` and Bessel's K. For one share that is ``exp(-x)``.
     """
     from scipy.special import kve
 
-    nu = (n_factors + 1) / (2.0 * n_shares) - n_factors / 2.0
-    x = np.maximum(np.asarray(length, np.float64) / scale, 1e-12)  # the density of a small share has a pole at 0
+    nu = 1.0 / n_shares - 0.5
+    x = np.maximum(np.asarray(distance, np.float64) / scale, 1e-12)  # the density of a small share has a pole at 0
     return np.asarray(nu * np.log(x) + np.log(kve(nu, x)) - x)

@@ -16,9 +16,10 @@ import numpy as np
 
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.noise import H_FLOOR, laplace_scale
+from hdpmf.privacy.noise import H_FLOOR, dense_laplace_scale, laplace_scale
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Opening, Round, learning_rate_at
+from hdpmf.protocol.grid import GRADIENT_STEP
 from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
@@ -43,6 +44,8 @@ class Path:
         factors: V of every round, the closing one included.
         h: The recommender's draws of every round, one row per item or one for all; None without noise.
         raters: Ratings that took part, per item.
+        users: Who took part.
+        scale: The rating scale.
     """
 
     plan: Plan
@@ -51,12 +54,20 @@ class Path:
     factors: np.ndarray
     h: np.ndarray | None
     raters: np.ndarray
+    users: int
+    scale: RatingScale
 
     @property
     def laplace_scale(self) -> float:
         """Of the noise on each coordinate of a sum, to whoever does not know h."""
-        budget = self.mechanism.round_budget(self.budget or 0.0, self.plan.epochs)
-        return laplace_scale(self.plan.n_factors, self.plan.scale_high - self.plan.scale_low, budget)
+        return laplace_scale(self.plan.n_factors, self.scale.width, self.budget or 0.0)
+
+    @property
+    def dense_scale(self) -> float:
+        """The same where there is no h."""
+        plan = self.plan
+        units = dense_laplace_scale(plan.n_factors, self.scale.width, self.budget or 0.0, plan.epochs, GRADIENT_STEP)
+        return float(units) * GRADIENT_STEP
 
     def variance(self, round_: int, items: np.ndarray, raters: np.ndarray) -> np.ndarray:
         """Variance of the noise in a message about each of ``items`` (rows) on each coordinate."""
@@ -86,7 +97,9 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
         factors.append(recommender.factors)
     drawn = [one for one in draws if one is not None]
     h = np.stack(drawn) if drawn else None
-    return Path(plan, mechanism, opening.noise_budget, np.stack(factors), h, recommender.raters)
+    return Path(
+        plan, mechanism, opening.noise_budget, np.stack(factors), h, recommender.raters, train.n_users, train.scale
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -120,6 +133,7 @@ def messages(
     workers: Workers,
     *,
     own_h: bool = False,
+    sharing: int = 1,
 ) -> Iterator[np.ndarray]:
     """What a real shard of these users answers: which ratings take part, then the messages of every round.
 
@@ -132,19 +146,19 @@ def messages(
         seed: Of the first user vectors.
         workers: Threads for the kernels.
         own_h: Draw h anew for every copy, item and round, instead of what the path has.
+        sharing: Where there is no h: users whose shares make the whole noise, of which each copy adds one.
 
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
     """
     n, m = copies.shape
     plan = _plan_for(path.plan, n * m)
-    scale = RatingScale(plan.scale_low, plan.scale_high, None)
     ratings = Ratings.from_arrays(
-        np.repeat(copies.ids, m), np.arange(n * m), copies.values.ravel(), scale=scale, name="copies of one user"
+        np.repeat(copies.ids, m), np.arange(n * m), copies.values.ravel(), scale=path.scale, name="copies of one user"
     )
-    shard = Shard(
-        ratings, PrivacyWeights.per_rating(ratings, copies.weights.ravel()), path.mechanism, noise, seed, workers
-    )
+    weights = PrivacyWeights.per_rating(ratings, copies.weights.ravel())
+    # Copies share no item, so that the noise on each row is that of one of them.
+    shard = Shard(ratings, weights, path.mechanism, noise, seed, workers, n_users=1, sharing=sharing)
     shard.accept(plan)
     counts = shard.open(Opening(noise_budget=path.budget)).counts
     yield counts.reshape(n, m) > 0

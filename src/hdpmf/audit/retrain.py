@@ -97,7 +97,8 @@ def _train_copies(
     plan = model._plan(inflated, mechanism)
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
-    shard = Shard(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers)
+    # Copies share no item: the whole noise is on every row, wherever it comes from.
+    shard = Shard(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers, n_users=1)
     start = _SameStart(seed, stream + 1, ratings.n_items)
     recommender = Recommender(plan, mechanism, start, model._h_per_item())
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])

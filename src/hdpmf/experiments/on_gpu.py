@@ -22,8 +22,10 @@ from hdpmf.ratings import Ratings
 
 
 def can_go_together(run: Run) -> bool:
-    """Whether the run trains factors, which is what a GPU does many of at once."""
-    return issubclass(METHODS[run.method].model, Factorization)
+    """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can do it."""
+    if not issubclass(METHODS[run.method].model, Factorization):
+        return False
+    return make_model(run.method, **run.params)._mechanism().sends_fitted_vectors
 
 
 def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> Iterator[Result]:

@@ -19,7 +19,7 @@ from hdpmf.models import METHODS, Model
 RESULTS_VERSION = 1
 """Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
 
-METHOD_VERSIONS = {"hdp-sum": 1, "hdp-bit": 1}
+METHOD_VERSIONS = {"hdp-sum": 1, "hdp-bit": 1, "hdpmf-paid": 1}
 """Part of the identities of one method's runs. Raise a method's number (from 1) when a change makes its old results
 wrong, and only its: these runs are done anew, all others stay."""
 

@@ -57,7 +57,6 @@ class BatchSolver:
         number: int,
         noise: str = "none",
         unit_ball: bool = True,
-        stand_in: bool = False,
     ) -> None:
         """One epoch, in place.
 
@@ -69,14 +68,9 @@ class BatchSolver:
             number: Selects the noise; the same number draws the same again.
             noise: See ``torch_engine.step``.
             unit_ball: Keep user vectors in the unit ball.
-            stand_in: Item gradients are made of directions that know no rating's value.
         """
         engine, by_item, by_user = self._engine, self._by_item, self._by_user
-        senders = U
-        if stand_in:
-            senders = torch.empty_like(U)
-            engine.directions(by_user, engine.plain_sums(by_user, runs, self._user_columns, V), senders)
-        sums = engine.residual_sums(by_item, self._item_columns, runs, V, senders)
+        sums = engine.residual_sums(by_item, self._item_columns, runs, V, U)
         engine.step(by_item, sums, V, runs, self._item_steps, rates, self.n_factors, noise=noise, epoch=number)
         sums = engine.residual_sums(by_user, self._user_columns, runs, U, V)
         engine.step(by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball)

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-NORMALS, EXPONENTIALS, RADII, STEPS, ORDER = 1, 2, 3, 4, 5
+NORMALS, EXPONENTIALS, STEPS, ORDER = 1, 2, 4, 5
 """What a draw is for: the last word of its counter, so that no two purposes share numbers."""
 
 SHARED_ROW = 0xFFFFFFFF

@@ -60,19 +60,6 @@ def sum_range(
     out += residual_sums(one, Columns(columns.target[:, :count], coefficient), runs, own, other)
 
 
-def plain_sums(side: Side, runs: Runs, columns: Columns, other: Tensor) -> Sums:
-    """Per row and run, the sum of the partners' factors."""
-    rows = side.row_of_ratings()
-    out = torch.zeros((side.n_rows, *other.shape[1:]), device=other.device)
-    for run, view in enumerate(runs.view.tolist()):
-        members = columns.of_view(view)[2]
-        gathered = other[side.partner.long(), run]
-        if members is not None:
-            gathered = torch.where(members[:, None], gathered, 0.0)
-        out[:, run].index_add_(0, rows, gathered)
-    return out
-
-
 def step(
     side: Side,
     sums: Sums,
@@ -96,7 +83,7 @@ def step(
         rates: Learning rate of each run.
         n_factors: K; the columns beyond it stay 0.
         unit_ball: Scale rows down to length 1 where they are longer.
-        noise: ``none``, ``item`` (Laplace, h per row), ``shared`` (Laplace, one h for all rows) or ``k-norm``.
+        noise: ``none``, ``item`` (Laplace, h per row) or ``shared`` (Laplace, one h for all rows).
         epoch: Selects the noise.
     """
     gradient = 2.0 * (sums + runs.reg[:, None] * own)
@@ -111,35 +98,15 @@ def step(
     own.copy_(moved)
 
 
-def directions(side: Side, sums: Sums, out: Tensor) -> None:
-    """Write each row's sum, scaled to just below length 1; 0 where there is nothing to scale."""
-    lengths = torch.linalg.vector_norm(sums, dim=-1, keepdim=True)
-    usable = torch.isfinite(lengths) & (lengths > torch.finfo(torch.float32).tiny)
-    out.copy_(torch.where(usable, sums / torch.where(usable, lengths, 1.0) * (1.0 - 1e-6), 0.0))
-
-
 def draw_noise(runs: Runs, n_rows: int, n_factors: int, width: int, noise: str, epoch: int) -> Tensor:
     """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
     rows = torch.arange(n_rows, device=runs.seed.device)[:, None]
     drawn = philox.normals(runs.seed, rows, width, epoch, philox.NORMALS)
-    if noise == "k-norm":
-        # Twice a gamma variable of shape (K + 1)/2 is the sum of K + 1 squared normals.
-        more = philox.normals(runs.seed, rows, padded_radii(n_factors), epoch, philox.RADII)
-        spread = torch.sqrt((more[..., : n_factors + 1] ** 2).sum(-1, keepdim=True))
-    else:
-        h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
-        spread = torch.sqrt(2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS))
+    h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
+    spread = torch.sqrt(2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS))
     drawn = drawn * spread * runs.noise_scale[:, None]
     drawn[..., n_factors:] = 0.0
     return drawn
-
-
-def padded_radii(n_factors: int) -> int:
-    """How many normals are drawn for the radius of K-norm noise: K + 1, rounded up to a power of two from 4 on."""
-    width = 4
-    while width < n_factors + 1:
-        width *= 2
-    return width
 
 
 def in_unit_ball(x: Tensor) -> Tensor:

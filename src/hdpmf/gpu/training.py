@@ -26,11 +26,10 @@ class Recipe:
     Attributes:
         solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at once).
         n_factors: K.
-        noise: ``none``, ``item`` (Laplace, h per item), ``shared`` (one h for all items) or ``k-norm``.
+        noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
         fresh_noise: Draw the noise anew in every epoch.
         unit_ball: Keep user vectors in the unit ball.
         scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it.
-        stand_in: Item gradients are made of directions that know no rating's value.
     """
 
     solver: str
@@ -39,7 +38,6 @@ class Recipe:
     fresh_noise: bool = True
     unit_ball: bool = True
     scale_steps: bool = True
-    stand_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +99,8 @@ class Training:
         self.U, self.V = (_first(given, len(cells), device) for given in (first_users, first_items))
         self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
         if isinstance(table, Stream):
-            if recipe.solver != "batch" or recipe.stand_in:
-                raise ConfigError(
-                    "only the batch solver streams ratings, and not with the mechanism 'paid'; this needs all ratings "
-                    "to fit on the GPU"
-                )
+            if recipe.solver != "batch":
+                raise ConfigError("only the batch solver streams ratings; this one needs all of them to fit on the GPU")
             self._solver = StreamedBatchSolver(table, recipe.n_factors, recipe.scale_steps, engine=engine)
         elif recipe.solver == "batch":
             self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
@@ -121,10 +116,7 @@ class Training:
         recipe, solver, runs = self._recipe, self._solver, self._runs
         for number in range(1, self._epochs + 1):
             rates = self._rates[number - 1]
-            if isinstance(solver, BatchSolver):
-                drawn = number if recipe.fresh_noise else 0
-                solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball, recipe.stand_in)
-            elif isinstance(solver, StreamedBatchSolver):
+            if isinstance(solver, BatchSolver | StreamedBatchSolver):
                 drawn = number if recipe.fresh_noise else 0
                 solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball)
             elif isinstance(solver, SequentialSolver):

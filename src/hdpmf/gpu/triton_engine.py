@@ -14,7 +14,6 @@ from hdpmf.gpu import triton_kernels as kernels
 from hdpmf.gpu.columns import Columns, Runs
 from hdpmf.gpu.layout import Side
 from hdpmf.gpu.orders import Levels, Queues, Walks
-from hdpmf.gpu.torch_engine import padded_radii
 
 Sums = Tensor
 """One row for every segment, not yet for every row."""
@@ -24,14 +23,6 @@ def residual_sums(side: Side, columns: Columns, runs: Runs, own: Tensor, other: 
     """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
     out = empty_sums(side, own)
     sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
-    return out
-
-
-def plain_sums(side: Side, runs: Runs, columns: Columns, other: Tensor) -> Sums:
-    """Per segment and run, the sum of the partners' factors."""
-    out = empty_sums(side, other)
-    # A plain sum needs no factors of its own rows; the partners' are passed where an address is wanted.
-    sum_range(side, side.partner, columns, runs, other, other, out, 0, side.n_segments, 0, residual=False)
     return out
 
 
@@ -51,7 +42,6 @@ def sum_range(
     first_segment: int,
     end_segment: int,
     first_rating: int,
-    residual: bool = True,
 ) -> None:
     """Sum some segments, of which ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
     if end_segment <= first_segment:
@@ -66,7 +56,7 @@ def sum_range(
         runs.view, own, other, out,
         first_segment, first_rating, n_runs, _stride(columns.target), _stride(coefficient),
         WIDTH=width, TILE=_tile(width, side.n_ratings // max(side.n_rows, 1)),
-        WEIGHTED=coefficient is not None, MASKED=members is not None, RESIDUAL=residual,
+        WEIGHTED=coefficient is not None, MASKED=members is not None,
         num_warps=1,
     )  # fmt: skip
 
@@ -89,18 +79,9 @@ def step(
     kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
         side.first, side.parts, sums, own, steps, rates, runs.view, runs.reg, runs.seed, runs.noise_scale,
         epoch, side.n_rows, n_runs, _stride(steps), n_factors,
-        ROWS=rows, WIDTH=width, NOISE=noise, RADII=padded_radii(n_factors), UNIT_BALL=unit_ball,
+        ROWS=rows, WIDTH=width, NOISE=noise, UNIT_BALL=unit_ball,
         num_warps=4,
     )  # fmt: skip
-
-
-def directions(side: Side, sums: Sums, out: Tensor) -> None:
-    """Write each row's sum, scaled to just below length 1; 0 where there is nothing to scale."""
-    n_runs, width = out.shape[1], out.shape[2]
-    rows = _rows_per_program(width)
-    kernels.point_rows[(-(-side.n_rows // rows), n_runs)](
-        side.first, side.parts, sums, out, side.n_rows, n_runs, ROWS=rows, WIDTH=width, num_warps=4
-    )
 
 
 def _stride(column: Tensor | None) -> int:

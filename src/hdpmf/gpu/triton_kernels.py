@@ -96,7 +96,7 @@ def sum_segments(
     start, length, row, partner, target, coefficient, members, run_view, own, other, out,
     first_segment, first_rating, n_runs, target_stride, coefficient_stride,
     WIDTH: tl.constexpr, TILE: tl.constexpr,
-    WEIGHTED: tl.constexpr, MASKED: tl.constexpr, RESIDUAL: tl.constexpr,
+    WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """One segment of one run: the sum over its ratings of the residual times the partner's factors."""
     segment = first_segment + tl.program_id(0)
@@ -120,16 +120,11 @@ def sum_segments(
         who = tl.load(partner + place + TILE, mask=following, other=0, eviction_policy="evict_first").to(tl.int64)
         if MASKED:
             active &= (tl.load(members + place, mask=active, other=0) >> view & 1) != 0
-        if RESIDUAL:
-            wanted = tl.load(
-                target + view * target_stride + place, mask=active, other=0.0, eviction_policy="evict_first"
-            )
-            residual = tl.sum(factors * x, axis=1) - wanted
-            if WEIGHTED:
-                residual *= tl.load(coefficient + view * coefficient_stride + place, mask=active, other=0.0)
-            total += tl.where(active, residual, 0.0)[:, None] * factors
-        else:
-            total += tl.where(active[:, None], factors, 0.0)
+        wanted = tl.load(target + view * target_stride + place, mask=active, other=0.0, eviction_policy="evict_first")
+        residual = tl.sum(factors * x, axis=1) - wanted
+        if WEIGHTED:
+            residual *= tl.load(coefficient + view * coefficient_stride + place, mask=active, other=0.0)
+        total += tl.where(active, residual, 0.0)[:, None] * factors
         active = following
     tl.store(out + (segment.to(tl.int64) * n_runs + run) * WIDTH + k, tl.sum(total, axis=0))
 
@@ -154,7 +149,7 @@ def sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexp
 def step_rows(
     first, parts, partial, own, steps, rates, run_view, run_reg, run_seed, run_scale,
     epoch, n_rows, n_runs, step_stride, n_factors,
-    ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, RADII: tl.constexpr, UNIT_BALL: tl.constexpr,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
     """Sum the parts, add noise, step, project: everything that happens to a row between two passes."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -168,13 +163,8 @@ def step_rows(
     if NOISE != "none":
         seed = tl.load(run_seed + run)
         noise = normals(seed, rows, epoch, 1, ROWS, WIDTH)
-        if NOISE == "k-norm":
-            more = normals(seed, rows, epoch, 3, ROWS, RADII)
-            used = tl.arange(0, RADII)[None, :] <= n_factors
-            noise *= tl.sqrt(tl.sum(tl.where(used, more * more, 0.0), axis=1))[:, None]
-        else:
-            h_rows = tl.full([ROWS], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else rows
-            noise *= tl.sqrt(2.0 * exponentials(seed, h_rows, epoch, 2, ROWS, WIDTH))
+        h_rows = tl.full([ROWS], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else rows
+        noise *= tl.sqrt(2.0 * exponentials(seed, h_rows, epoch, 2, ROWS, WIDTH))
         gradient += noise * tl.load(run_scale + run)
     view = tl.load(run_view + run)
     rate = tl.load(steps + view * step_stride + rows, mask=valid, other=0.0) * tl.load(rates + run)
@@ -182,17 +172,3 @@ def step_rows(
     if UNIT_BALL:
         x = in_unit_ball(x)
     tl.store(own + place, x, mask=valid[:, None])
-
-
-@triton.jit
-def point_rows(first, parts, partial, out, n_rows, n_runs, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Sum the parts and scale to just below length 1."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    run = tl.program_id(1)
-    valid = rows < n_rows
-    total = sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS, WIDTH)
-    length = tl.sqrt(tl.sum(total * total, axis=1))[:, None]
-    usable = (length > 1.1754943508222875e-38) & (length < float("inf"))
-    total = tl.where(usable, total / tl.where(usable, length, 1.0) * 0.999999, 0.0)
-    place = ((rows.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + tl.arange(0, WIDTH)[None, :]
-    tl.store(out + place, total, mask=valid[:, None])

@@ -26,6 +26,11 @@ from hdpmf.shard import Devices
 
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 
+NOT_ON_GPU = (
+    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers with exact noise, which GPUs do not "
+    "compute here; use on='cpu' or 'auto'"
+)
+
 
 @dataclass(eq=False, repr=False)
 class Factorization(Model):
@@ -104,7 +109,7 @@ class Factorization(Model):
             return float(self.score(validation)["mse"]) if validation is not None else math.nan
 
         settings = train, weights, mechanism, plan, self._h_per_item(), seed_of(self.rng)
-        on_gpu = use_gpu(self.on)
+        on_gpu = self._on_gpu()
         with Workers(self.n_threads) as workers:
             epochs = gpu_epochs(*settings, self.solver) if on_gpu else _SOLVERS[self.solver](*settings, workers)
             trained = run_epochs(epochs, plan, None if validation is None else validate, self.early_stopping, callbacks)
@@ -167,6 +172,9 @@ class Factorization(Model):
             scale_steps=self.scale_steps,
             fresh_noise=self.noise == "epoch",
         )
+
+    def _on_gpu(self) -> bool:
+        return use_gpu(self.on)
 
     def _h_per_item(self) -> bool:
         """By default as each solver's source has it: the paper's text per item, the published numbers shared."""
@@ -257,6 +265,13 @@ class HDPMF(PrivateFactorization):
     def _mechanism(self) -> Mechanism:
         _require_one_of("mechanism", self.mechanism, ("stretch", "weight", "paid"))
         return {"stretch": Stretch(self.rescale), "weight": Weight(), "paid": Paid()}[self.mechanism]
+
+    def _on_gpu(self) -> bool:
+        if self.mechanism != "paid":
+            return super()._on_gpu()
+        if self.on == "gpu":
+            raise ConfigError(NOT_ON_GPU)
+        return False
 
     def _check_params(self, validation: Ratings | None) -> None:
         super()._check_params(validation)

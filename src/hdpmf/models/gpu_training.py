@@ -15,7 +15,7 @@ from hdpmf.errors import DivergedError
 from hdpmf.gpu.availability import fits, gpu
 from hdpmf.models.entry import Entry, enter, first_factors
 from hdpmf.privacy.mechanisms import Mechanism
-from hdpmf.privacy.noise import k_norm_scale, laplace_scale
+from hdpmf.privacy.noise import laplace_scale
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan, learning_rate_at
 from hdpmf.ratings import Ratings
@@ -32,7 +32,7 @@ def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool,
 
     noise = "none"
     if private:
-        noise = ("item" if h_per_item else "shared") if mechanism.needs_h else "k-norm"
+        noise = "item" if h_per_item else "shared"
     return Recipe(
         solver="joint" if solver == "sequential" and not private else solver,
         n_factors=plan.n_factors,
@@ -40,18 +40,16 @@ def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool,
         fresh_noise=plan.fresh_noise,
         unit_ball=mechanism.bounds_users,
         scale_steps=plan.scale_steps,
-        stand_in=not mechanism.sends_fitted_vectors,
     )
 
 
-def cell_of(plan: Plan, mechanism: Mechanism, budget: float | None, seed: int, view: int = 0) -> Cell:
+def cell_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> Cell:
     """What is a plan's own among those that are trained together."""
     from hdpmf.gpu.training import Cell
 
     scale = 0.0
     if budget is not None:
-        width, of_round = plan.scale_high - plan.scale_low, mechanism.round_budget(budget, plan.epochs)
-        scale = laplace_scale(plan.n_factors, width, of_round) if mechanism.needs_h else k_norm_scale(width, of_round)
+        scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
     rates = tuple(learning_rate_at(plan.learning_rate, epoch, plan.epochs) for epoch in range(1, plan.epochs + 1))
     return Cell(rates, plan.reg, seed, scale, view)
 
@@ -66,27 +64,19 @@ def gpu_epochs(
     solver: str,
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
     """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
-    from hdpmf.gpu.ridge import constrained_ridges
-    from hdpmf.gpu.table import Table
     from hdpmf.gpu.training import Training
 
     entry = enter(train, weights, mechanism, plan, seed)
     table = table_of(train, entry) if fits(len(entry.target)) else stream_of(train, entry)
     recipe = recipe_of(plan, mechanism, entry.budget is not None, h_per_item, solver)
-    training = Training(
-        table, recipe, [cell_of(plan, mechanism, entry.budget, seed)], *first_factors(train, plan, seed)
-    )
+    training = Training(table, recipe, [cell_of(plan, entry.budget, seed)], *first_factors(train, plan, seed))
     raters = training.raters[0].cpu().numpy()
-    for epoch in training.epochs():
+    for _ in training.epochs():
         if not bool(training.V.sum().isfinite()):
             raise DivergedError(
                 f"training ran away to infinity with learning rate {plan.learning_rate:g}; use a smaller one"
             )
-        vectors: Any = OnGpu(training.U, plan.n_factors)
-        if epoch == plan.epochs and recipe.stand_in and isinstance(table, Table):
-            # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
-            vectors = constrained_ridges(table, training.V[:, 0, : plan.n_factors], plan.reg).cpu().numpy()
-        yield vectors, OnGpu(training.V, plan.n_factors), raters
+        yield OnGpu(training.U, plan.n_factors), OnGpu(training.V, plan.n_factors), raters
 
 
 def table_of(train: Ratings, entry: Entry) -> Table:

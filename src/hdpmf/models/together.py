@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdpmf.errors import DivergedError, HdpmfError
+from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.gpu.availability import gpu
 from hdpmf.models.entry import Entry, enter, first_factors
-from hdpmf.models.factorization import Factorization
+from hdpmf.models.factorization import NOT_ON_GPU, Factorization
 from hdpmf.models.gpu_training import cell_of, recipe_of
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
@@ -101,6 +101,8 @@ def _prepare(number: int, fit: Fit, entries: dict[Any, Entry]) -> _Prepared:
     model = fit.model
     model._check_params(None)
     mechanism, seed = model._mechanism(), seed_of(model.rng)
+    if not mechanism.sends_fitted_vectors:
+        raise ConfigError(NOT_ON_GPU)
     plan = model._plan(fit.train, mechanism)
     weights = PrivacyWeights.uniform(fit.train) if fit.weights is None else fit.weights
     # What enters does not depend on learning rate or regularisation, so a grid does it once.
@@ -136,10 +138,7 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
     begin = time.perf_counter()
     entries = {id(one.entry): (view, one) for view, one in enumerate({id(one.entry): one for one in part}.values())}
     table = _union([one for _, one in entries.values()], gpu())
-    cells = [
-        cell_of(one.plan, one.fit.model._mechanism(), one.entry.budget, one.seed, entries[id(one.entry)][0])
-        for one in part
-    ]
+    cells = [cell_of(one.plan, one.entry.budget, one.seed, entries[id(one.entry)][0]) for one in part]
     training = Training(table, recipe, cells, *_first_factors(part))
     training.finish()
     finite = torch.isfinite(training.V.sum(dim=(0, 2))).tolist()
@@ -151,7 +150,7 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
             message = f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
             yield Fitted(one.number, seconds, DivergedError(message), last=run == len(part) - 1)
             continue
-        _set_state(one, training, run, cells[run].view, table, states)
+        _set_state(one, training, run, cells[run].view, states)
         yield Fitted(one.number, seconds, last=run == len(part) - 1)
 
 
@@ -162,18 +161,9 @@ def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:
     return users, items
 
 
-def _set_state(
-    one: _Prepared, training: Training, run: int, view: int, table: Table, states: dict[int, Devices]
-) -> None:
-    from hdpmf.gpu.ridge import constrained_ridges
-    from hdpmf.gpu.table import of_view
-
-    train, model, K = one.fit.train, one.fit.model, one.plan.n_factors
-    if model._mechanism().sends_fitted_vectors:
-        vectors = training.vectors(run)
-    else:
-        factors = training.V[:, run, :K]
-        vectors = constrained_ridges(of_view(table, view), factors, one.plan.reg).cpu().numpy()
+def _set_state(one: _Prepared, training: Training, run: int, view: int, states: dict[int, Devices]) -> None:
+    train, model = one.fit.train, one.fit.model
+    vectors = training.vectors(run)
     if id(train) not in states:
         states[id(train)] = Devices.after_training(train, vectors, np.empty(0), np.empty(0))
     model.devices_ = replace(

@@ -70,7 +70,7 @@ class Mechanism(ABC):
     """Whether user vectors must stay in the unit ball: the noise is calibrated to that."""
 
     needs_h = True
-    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it (K-norm shares)."""
+    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it, on a grid."""
 
     sends_fitted_vectors = True
     """Whether gradients are made of the vectors fitted to ratings, or of stand-ins that know no rating's value."""
@@ -82,10 +82,6 @@ class Mechanism(ABC):
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
         """Whether a recommender may set the noise to ``stated``, as far as a device with budgets ``own`` can tell."""
         return stated == self.noise_budget(epsilon, None)
-
-    def round_budget(self, noise_budget: float, rounds: int) -> float:
-        """What of the budget one of so many rounds may cost. The paper gives every round all of it."""
-        return noise_budget
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
         """The probability with which each rating takes part, or None where all of them do."""
@@ -240,17 +236,13 @@ class Weight(Mechanism):
 class Paid(Weight):
     """HDPMF with a price that is paid: W_ij epsilon for all rounds together, if only sums over users are seen.
 
-    Weighted residuals, K-norm noise in which the recommender has no hand, the budget divided among the rounds, and
-    gradients of stand-in vectors, which depend on what a user rated but not on how. The proof is in
-    ``proofs/hdpmf-paid.md``.
+    Weighted residuals in whole numbers, discrete Laplace noise in which the recommender has no hand, the budget divided
+    among the rounds, and gradients of stand-in vectors, which depend on what a user rated but not on how. The proof is
+    in ``proofs/hdpmf-paid.md``.
     """
 
     needs_h = False
     sends_fitted_vectors = False
-
-    def round_budget(self, noise_budget: float, rounds: int) -> float:
-        """An equal part: pure epsilons add up."""
-        return noise_budget / rounds
 
     def claim(self, epsilon: float) -> PrivacyClaim:
         """Proved for secure sums."""
@@ -258,7 +250,7 @@ class Paid(Weight):
             epsilon,
             "proved",
             "sums over users (secure aggregation)",
-            "all rounds together, for a change of a rating's value; computed in floating-point numbers",
+            "all rounds together, for a change of a rating's value; whole numbers with discrete Laplace noise",
         )
 
 

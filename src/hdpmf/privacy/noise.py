@@ -39,20 +39,6 @@ def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -
     return share
 
 
-def k_norm_scale(width: float, budget: float) -> float:
-    """Scale ``b`` of K-norm noise (density proportional to exp(-|x| / b)) on an item's summed gradient.
-
-    A change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at most ``2 W width`` where ``|u| <= 1``.
-
-    Args:
-        width: Delta, the width of the *public* rating scale.
-        budget: The epsilon of one round at weight 1.
-    """
-    if not (math.isfinite(budget) and budget > 0):
-        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
-    return 2.0 * width / budget
-
-
 def dense_laplace_scale(n_factors: int, width: float, budget: float, rounds: int, step: float) -> Fraction:
     """Scale, in units of a grid, of the Laplace noise on every number of T rounds that share a budget.
 
@@ -71,13 +57,3 @@ def dense_laplace_scale(n_factors: int, width: float, budget: float, rounds: int
         raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
     root = Fraction(math.isqrt((n_factors << 80) - 1) + 1, 1 << 40)
     return 2 * root * Fraction(width) * rounds / Fraction(budget) / Fraction(step)
-
-
-def k_norm_shape(n_factors: int, part: np.ndarray) -> np.ndarray:
-    """Shape of the gamma variable behind a ``part`` of K-norm noise; parts that make up 1 add up to the whole.
-
-    ``sqrt(s) N(0, I)`` with ``s ~ Gamma((K + 1)/2 part, 2 b^2)`` has the characteristic function
-    ``(1 + b^2 |t|^2)^(-(K + 1)/2 part)``, and for part 1 that is the one of K-norm noise.
-    """
-    shape: np.ndarray = (n_factors + 1) / 2.0 * part
-    return shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -233,11 +234,9 @@ class OneRoundShard:
         moved = self._labels[self._ratings.user_codes[block]] & (after[items] >= 0)
         return np.where(moved, after[items], items)
 
-    def _share(self, scale: object, contributors: int, size: int) -> np.ndarray:
+    def _share(self, scale: Fraction, contributors: int, size: int) -> np.ndarray:
         """The sum of the shares of this shard's users."""
-        if self._n_users == contributors:
-            return self._noise.discrete_laplace(scale, size)  # type: ignore[arg-type]  # a Fraction
-        return self._noise.laplace_share(scale, contributors, size, count=self._n_users)  # type: ignore[arg-type]
+        return self._noise.laplace_share(scale, contributors, size, count=self._n_users)
 
     def _bits(self, survey: Survey) -> BitContribution:
         ratings = self._ratings

@@ -1,8 +1,7 @@
 """A shard on a real device: what it releases are whole numbers on a grid, with noise that is drawn there.
 
 The gradients of the paper's methods are rounded to the grid and get discrete Gaussian shares. Those of ``hdpmf-paid``
-are whole numbers from the start, so that the proof's sensitivity holds to the last digit, and every user adds a share
-of discrete Laplace noise to every number, rated or not: see ``proofs/hdpmf-paid.md``.
+are on it in every shard.
 """
 
 from __future__ import annotations
@@ -14,23 +13,19 @@ import numpy as np
 
 from hdpmf.errors import ProtocolError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.coding import levels_of, n_levels
 from hdpmf.privacy.mechanisms import Entered, Mechanism
-from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
+from hdpmf.privacy.noise import laplace_scale
 from hdpmf.privacy.sampling import Noise, require_released
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Gradients, Opening, Plan, Round
+from hdpmf.protocol import Opening, Plan, Round
 from hdpmf.protocol.grid import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.ratings import Ratings
 from hdpmf.shard.h_law import HLaw
 from hdpmf.shard.shard import Shard, draws_of_h
-from hdpmf.shard.stand_in import stand_in_vectors
 from hdpmf.shard.state import ShardState
 
 LARGEST_FACTOR = 2.0**20
 """Of V. Gradients of smaller ones fit the grid and the words of a sum, whatever was rated."""
-
-_BLOCK = 1 << 16  # ratings whose gradients are in memory at a time
 
 
 class DeviceShard(Shard):
@@ -43,10 +38,10 @@ class DeviceShard(Shard):
         noise: Where the users' noise comes from.
         seed: Of the first user vectors.
         workers: Threads for the kernels.
-        n_users: Users on this device, with or without ratings.
         everyone: Users of the run: no item can have more raters.
-        sharing: Users whose shares of dense noise make the whole of it.
-        min_raters: Items with fewer raters are left out.
+        n_users: As for Shard.
+        sharing: As for Shard.
+        min_raters: As for Shard.
         simulation: Allow seeded noise. Never for anything that leaves this process.
     """
 
@@ -66,23 +61,18 @@ class DeviceShard(Shard):
         simulation: bool = False,
     ) -> None:
         released = noise if simulation else require_released(noise)
-        super().__init__(ratings, weights, mechanism, released, seed, workers)
-        self._released = released
-        self._n_users = n_users
+        super().__init__(
+            ratings, weights, mechanism, released, seed, workers,
+            n_users=n_users, sharing=sharing, min_raters=min_raters,
+        )  # fmt: skip
         self._everyone = everyone
-        self._sharing = sharing
-        self._min_raters = min_raters
         self._stated = b""
 
-    def contribute(self) -> Gradients:
-        """The noisy gradients, as numbers of float32; where there is no noise, as they are."""
-        plan = self._to_answer()
-        if self._noise_budget is None:
-            sums = np.nan_to_num(self._gradients(plan), nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR)
-            return self._answer(self._spread(sums))
-        if not self._mechanism.needs_h:
-            return self._answer(from_grid(self._dense_units(plan)))
-        return self._answer(self._spread(from_grid(self._units(plan))))
+    def _bare(self, plan: Plan) -> np.ndarray:
+        return np.nan_to_num(self._gradients(plan), nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR)
+
+    def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
+        return from_grid(self._units(plan))
 
     def contribute_units(self) -> np.ndarray:
         """The noisy gradients in units of the grid: a row per item, int64. For a secure sum."""
@@ -166,65 +156,19 @@ class DeviceShard(Shard):
         units = to_grid(self._gradients(plan))
         if self._noise_budget is not None:
             units += self._gaussian_shares(plan, self._noise_budget)
-        quiet = self._round_raters() < self._min_raters
-        if quiet.any():
-            units[quiet] = 0
+        units[self._quiet()] = 0
         return units
 
     def _gaussian_shares(self, plan: Plan, budget: float) -> np.ndarray:
         """The paper's shares, b sqrt(2 h) N(0, part of the raters that are here), on the grid."""
         if self._kept_noise is not None:
             return self._kept_noise
-        width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
         part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))
-        scale = laplace_scale(plan.n_factors, width, round_budget) / GRADIENT_STEP
+        scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget) / GRADIENT_STEP
         if len(part) == 0:
             return np.zeros((0, plan.n_factors), np.int64)
         sigmas = scale * np.sqrt(2.0 * self._round_h().astype(np.float64) * part[:, None])
-        shares = self._released.discrete_gaussian(sigmas)
+        shares = self._noise.discrete_gaussian(sigmas)
         if not plan.fresh_noise:
             self._kept_noise = shares
         return shares
-
-    def _dense_units(self, plan: Plan) -> np.ndarray:
-        """Gradients of stand-ins for all items, in whole numbers, with every user's share of noise on each."""
-        if self._noise_budget is None:
-            raise ProtocolError("dense noise needs a budget")
-        scale = dense_laplace_scale(
-            plan.n_factors, plan.scale_high - plan.scale_low, self._noise_budget, plan.epochs, GRADIENT_STEP
-        )
-        size = (plan.n_items, plan.n_factors)
-        units = self._released.laplace_share(scale, self._sharing, size, count=self._n_users)
-        rows = self._whole_gradients(plan)
-        quiet = self._round_raters() < self._min_raters
-        rows[quiet] = 0
-        if self._own is None:
-            units += rows
-        else:
-            units[self._own] += rows
-        return units
-
-    def _whole_gradients(self, plan: Plan) -> np.ndarray:
-        """2 W (s.v - R) s in whole units, as base - level * slope.
-
-        ``slope`` is rounded towards zero and the level is a whole number, so that another level moves the row by no
-        more, in the sum of its sizes, than 2 W Delta |s|_1 units; ``base`` knows no rating's value.
-        """
-        stand_ins = stand_in_vectors(self._by_user, self._V)[:, : plan.n_factors].astype(np.float64)
-        factors = self._V[:, : plan.n_factors].astype(np.float64)
-        total = np.zeros((self._by_item.n_rows, plan.n_factors), np.int64)
-        ratings, kept = self._ratings, self._kept
-        users, items = ratings.user_codes, ratings.item_codes
-        weights, levels = self._weights, levels_of(ratings.values, ratings.scale)
-        if kept is not None:
-            users, items, weights, levels = users[kept], items[kept], weights[kept], levels[kept]
-        rows = items if self._own is None else np.searchsorted(self._own, items)
-        step = ratings.scale.width / n_levels(ratings.scale)
-        for begin in range(0, len(rows), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            s, v = stand_ins[users[block]], factors[rows[block]]
-            strength = 2.0 * weights[block][:, None] * s
-            base = to_grid(strength * (np.einsum("nk,nk->n", s, v) - ratings.scale.low)[:, None])
-            slope = np.trunc(strength * (step / GRADIENT_STEP)).astype(np.int64)
-            np.add.at(total, rows[block], base - levels[block][:, None] * slope)
-        return total

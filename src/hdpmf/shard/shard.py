@@ -10,16 +10,18 @@ from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Entered, Mechanism
-from hdpmf.privacy.noise import k_norm_scale, k_norm_shape, laplace_scale, noise_share
+from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale, noise_share
 from hdpmf.privacy.sampling import Noise, SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+from hdpmf.protocol.grid import GRADIENT_STEP, from_grid
 from hdpmf.ratings import Ratings
 from hdpmf.shard.fold_in import constrained_ridges
 from hdpmf.shard.h_law import HLaw
 from hdpmf.shard.initial import initial_vectors
 from hdpmf.shard.outgoing import compose
 from hdpmf.shard.stand_in import stand_in_vectors
+from hdpmf.shard.whole_gradients import WholeGradients
 
 
 class Shard:
@@ -36,6 +38,9 @@ class Shard:
         noise: Where the users' noise comes from.
         seed: Of the first user vectors.
         workers: Threads for the kernels.
+        n_users: Users here, with or without ratings; by default those of ``ratings``.
+        sharing: Users whose shares of ``hdpmf-paid``'s noise make the whole of it; by default those here.
+        min_raters: Items with fewer raters are left out of noise on a grid.
     """
 
     def __init__(
@@ -46,7 +51,14 @@ class Shard:
         noise: Noise,
         seed: int,
         workers: Workers,
+        *,
+        n_users: int | None = None,
+        sharing: int | None = None,
+        min_raters: int = 1,
     ) -> None:
+        self._n_users = ratings.n_users if n_users is None else n_users
+        self._sharing = self._n_users if sharing is None else sharing
+        self._min_raters = min_raters
         self._ratings = ratings
         self._weights = weights.for_ratings(ratings)
         self._mechanism = mechanism
@@ -60,6 +72,7 @@ class Shard:
         self._kept: np.ndarray | None = None
         self._kept_noise: np.ndarray | None = None
         self._raters: np.ndarray | None = None
+        self._whole: WholeGradients | None = None
 
     def __repr__(self) -> str:
         return f"Shard({self._ratings.n_users} users)"
@@ -143,6 +156,9 @@ class Shard:
         self._counts = self._by_item.counts
         self._user_roots = np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
         self._kept = entered.kept
+        if not self._mechanism.needs_h:
+            scale = self._ratings.scale
+            self._whole = WholeGradients(users, items, self._ratings.values, self._weights, scale, n_rows)
         self._noise_budget = opening.noise_budget
         self._opened = True
 
@@ -202,12 +218,10 @@ class Shard:
 
     def contribute(self) -> Gradients:
         """The noisy gradients of this round's item factors, once: a second answer would halve the noise."""
-        plan = self._to_answer()
-        sums = self._gradients(plan)
-        if self._noise_budget is not None:
-            sums = sums + self._noise_shares(plan, self._noise_budget)
-        check_finite(sums)
-        return self._answer(self._spread(sums))
+        plan, budget = self._to_answer(), self._noise_budget
+        if budget is not None and not self._mechanism.needs_h:
+            return self._answer(from_grid(self._dense_units(plan)))
+        return self._answer(self._spread(self._bare(plan) if budget is None else self._noisy(plan, budget)))
 
     def _to_answer(self) -> Plan:
         """The plan, if there is a round that waits for an answer."""
@@ -225,31 +239,51 @@ class Shard:
 
     def _gradients(self, plan: Plan) -> np.ndarray:
         """Summed gradients of the items that are rated here, without noise."""
-        U = self._U if self._mechanism.sends_fitted_vectors else stand_in_vectors(self._by_user, self._V)
         sums = np.empty((self._by_item.n_rows, self._U.shape[1]), np.float32)
-        batch.item_gradients(self._by_item, U, self._V, sums, self._workers)
+        batch.item_gradients(self._by_item, self._U, self._V, sums, self._workers)
         return sums[:, : plan.n_factors]
 
-    def _noise_shares(self, plan: Plan, budget: float) -> np.ndarray:
-        """The sum of the shares of this shard's raters, per item that is rated here."""
-        noise = self._noise
+    def _bare(self, plan: Plan) -> np.ndarray:
+        """The same as they go out where there is no noise."""
+        sums = self._gradients(plan)
+        check_finite(sums)
+        return sums
+
+    def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
+        """The same with the sum of the shares of this shard's raters (the paper's noise, for simulations)."""
+        noise, shares = self._noise, self._kept_noise
         if not isinstance(noise, SeededNoise):
             raise PrivacyError("noise that is released goes onto a grid; a DeviceShard does that")
-        if self._kept_noise is not None:
-            return self._kept_noise
-        width, round_budget = plan.scale_high - plan.scale_low, self._mechanism.round_budget(budget, plan.epochs)
-        part = self._counts / np.maximum(self._round_raters(), 1)
-        normals = noise.normals((len(part), plan.n_factors))
-        if not self._mechanism.needs_h:
-            gammas = noise.gammas(k_norm_shape(plan.n_factors, part))
-            spread = k_norm_scale(width, round_budget) * np.sqrt(2.0 * gammas)
-            return np.asarray(spread.astype(np.float32)[:, None] * normals)
-        c = normals * np.sqrt(part).astype(np.float32)[:, None]
-        scale = np.float32(laplace_scale(plan.n_factors, width, round_budget))
-        shares = noise_share(self._round_h(), c, scale)
+        if shares is None:
+            part = self._counts / np.maximum(self._round_raters(), 1)
+            c = noise.normals((len(part), plan.n_factors)) * np.sqrt(part).astype(np.float32)[:, None]
+            scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
+            shares = noise_share(self._round_h(), c, np.float32(scale))
         if not plan.fresh_noise:
             self._kept_noise = shares
-        return shares
+        sums = self._gradients(plan) + shares
+        check_finite(sums)
+        return np.asarray(sums)
+
+    def _dense_units(self, plan: Plan) -> np.ndarray:
+        """``hdpmf-paid``: whole-number gradients of stand-ins for every item, with each user's share of the noise."""
+        if self._noise_budget is None or self._whole is None:
+            raise ProtocolError("dense noise needs a budget")
+        width = plan.scale_high - plan.scale_low
+        scale = dense_laplace_scale(plan.n_factors, width, self._noise_budget, plan.epochs, GRADIENT_STEP)
+        units = self._noise.laplace_share(scale, self._sharing, (plan.n_items, plan.n_factors), count=self._n_users)
+        stand_ins = stand_in_vectors(self._by_user, self._V)[:, : plan.n_factors]
+        rows = self._whole.sums(stand_ins, self._V[:, : plan.n_factors])
+        rows[self._quiet()] = 0
+        if self._own is None:
+            units += rows
+        else:
+            units[self._own] += rows
+        return units
+
+    def _quiet(self) -> np.ndarray:
+        """Which of the items that are rated here have too few raters."""
+        return self._round_raters() < self._min_raters
 
     def _round_raters(self) -> np.ndarray:
         if self._raters is None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hdpmf.audit.laws import log_discrete_laplace, log_k_norm_share, log_share
+from hdpmf.audit.laws import log_discrete_laplace, log_share, log_wide_share
 
 
 def test_discrete_laplace_sums_to_one():
@@ -28,7 +28,13 @@ def test_two_shares_add_up_to_the_whole():
     assert whole[2_500:3_501] == pytest.approx(np.exp(log_discrete_laplace(k[2_500:3_501], 40.0)), rel=1e-6)
 
 
-def test_one_share_of_k_norm_noise_is_all_of_it():
+def test_one_share_of_wide_noise_is_all_of_it():
     x = np.linspace(0.1, 30, 50)
-    law = log_k_norm_share(x, 2.0, 10, 1)
+    law = log_wide_share(x, 2.0, 1)
     assert np.diff(law) == pytest.approx(-np.diff(x) / 2.0)
+
+
+def test_a_wide_share_has_the_law_of_a_share_between_its_units():
+    k = np.arange(50, 8_000, 50)
+    law, wide = log_share(k, 1_000.0, 7), log_wide_share(k, 1_000.0, 7)
+    assert np.diff(wide) == pytest.approx(np.diff(law), abs=1e-3)

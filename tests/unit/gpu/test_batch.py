@@ -65,7 +65,7 @@ def test_popular_items_are_summed_in_parts(monkeypatch, device):
     assert relative(U, reference_epochs(world, 2)[0]) < 1e-6
 
 
-@pytest.mark.parametrize("noise", ["item", "shared", "k-norm"])
+@pytest.mark.parametrize("noise", ["item", "shared"])
 def test_engines_draw_the_same_noise(device, noise):
     world = World()
     ours = train(world, triton_engine, device, 2, noise=noise, scale=4.0)
@@ -101,26 +101,3 @@ def test_runs_beside_each_other_are_the_runs_alone(engine, device):
         counts = np.bincount(world.items[kept], minlength=world.n_items)
         assert np.array_equal(solver.raters[view].cpu().numpy(), counts)
     assert relative(V[:, 2].cpu(), V[:, 1].cpu()) > 1e-3
-
-
-def test_stand_in_vectors_are_directions_of_rated_items(engine, device):
-    pytest.importorskip("numba")
-    from hdpmf.kernels.grouping import group
-    from hdpmf.kernels.simd import pad as pad_rows
-    from hdpmf.shard.stand_in import stand_in_vectors
-
-    world = World()
-    by_user = group(world.users, world.items, world.target, None, world.n_users)
-    senders = stand_in_vectors(by_user, pad_rows(world.V))[:, : world.n_factors].astype(np.float64)
-    counts = np.maximum(np.bincount(world.items, minlength=world.n_items), 1)[:, None]
-    rated = np.bincount(world.items, minlength=world.n_items)[:, None] > 0
-    V = world.V.astype(np.float64)
-    gradient = reference.item_gradients(world.users, world.items, world.target, None, senders, V)
-    expected = V - np.where(rated, RATE / np.sqrt(counts), 0.0) * (gradient + 2 * REG * V)
-    solver = BatchSolver(world.table(device), world.n_factors, engine=engine)
-    U, V = (pad(torch.from_numpy(x)[:, None]).to(device) for x in (world.U, world.V))
-    solver.epoch(U, V, make_runs(device, regs=(REG,)), torch.tensor([RATE], device=device), 1, stand_in=True)
-    assert relative(V[:, 0, : world.n_factors].cpu(), expected) < 1e-5
-    user_steps = RATE / np.sqrt(np.maximum(np.bincount(world.users, minlength=world.n_users), 1))
-    own = reference.step_users(world.users, world.items, world.target, world.U, expected, user_steps, REG, True)
-    assert relative(U[:, 0, : world.n_factors].cpu(), own) < 1e-5

@@ -46,7 +46,7 @@ def test_a_grid_is_its_cells(world):
         assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "dpmf", "mf", "hdpmf-paid"])
+@pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "dpmf", "mf"])
 def test_folds_beside_each_other_are_the_folds_alone(world, name):
     """Without noise: which ratings a fold has, what it samples and how many rate an item is its own affair."""
     ratings, weights = world

@@ -96,7 +96,7 @@ def test_the_gaussian_epsilon_inverts_its_delta(distance: float, delta: float) -
 
 @given(st.floats(1.05, 60), st.floats(1e-3, 20))
 def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
-    for event in (events.LaplaceSum(budget), events.RandomizedBit(budget), events.KNormRelease(budget)):
+    for event in (events.LaplaceSum(budget), events.RandomizedBit(budget), events.DiscreteLaplaceRelease(budget)):
         divergence = accounting.renyi(event, order)
         assert -1e-12 <= divergence <= min(budget, order * budget**2 / 2) * (1 + 1e-9)
 

@@ -15,8 +15,7 @@ from hdpmf.kernels import reference
 from hdpmf.models import METHODS, make_model
 from hdpmf.privacy.accounting import VIEWS, cost
 from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels
-from hdpmf.privacy.mechanisms import Paid
-from hdpmf.privacy.noise import dense_laplace_scale, k_norm_scale, laplace_scale
+from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
 from hdpmf.ratings import RatingScale
 
 FOLDER = files("hdpmf.privacy") / "proofs"
@@ -109,7 +108,6 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "ruler_value_step": lambda _: make_ruler(STARS).value_step,
     "ruler_presence_step": lambda _: make_ruler(STARS).presence_step,
     "laplace_factor": _laplace_moved,
-    "k_norm_factor": lambda _: k_norm_scale(4.0, 0.5) / (4.0 / 0.5),
     "l1_factor": lambda _: float(dense_laplace_scale(9, 4.0, 0.5, 7, 0.25)) / (3 * 4.0 * 7 / 0.5 / 0.25),
     "gradient_factor": _gradient_factor,
     "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
@@ -164,7 +162,8 @@ def test_the_sums_cost_the_same_on_every_scale(coding: str, scale: RatingScale, 
 
 
 def test_paid_rounds_add_up() -> None:
-    assert Paid().round_budget(2.0, 8) * 8 == pytest.approx(2.0)
+    # A round moves by at most 2 sqrt(K) Delta W in the sum of sizes: 8 rounds of it cost W epsilon.
+    assert 8 * 2 * 3 * 4.0 / float(dense_laplace_scale(9, 4.0, 2.0, 8, 1.0)) == pytest.approx(2.0)
     assert cost("hdpmf-paid", "sums", rounds=7, epsilon=2.0, weight=0.5).pure == pytest.approx(1.0)
 
 

@@ -12,7 +12,7 @@ from hdpmf.kernels.threads import Workers
 from hdpmf.models import HDPMF, METHODS, make_model
 from hdpmf.privacy import PrivacySpec, SeededNoise
 from hdpmf.privacy.mechanisms import Paid
-from hdpmf.privacy.noise import k_norm_scale, k_norm_shape
+from hdpmf.privacy.noise import dense_laplace_scale
 from hdpmf.protocol import Plan, Round
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.recommender import Recommender
@@ -27,8 +27,8 @@ ROUNDS = 3
 
 
 class Silent(SeededNoise):
-    def normals(self, shape):
-        return np.zeros(shape, np.float32)
+    def laplace_share(self, scale, n_shares, size, *, count=1):
+        return np.zeros(size, np.int64)
 
 
 def plan_for(**changes):
@@ -71,35 +71,40 @@ def test_a_changed_rating_moves_one_item_by_no_more_than_the_noise_covers(index)
         for shard in shards:
             shard.receive(message)
             sums.append(shard.contribute().sums.astype(np.float64))
-        moved = np.linalg.norm(sums[0] - sums[1], axis=1)
+        moved = np.abs(sums[0] - sums[1]).sum(axis=1)
         item = WORLD.item_codes[index]
         tolerance = 1e-5 * np.abs(sums[0]).max()  # float32 sums
-        assert np.delete(moved, item).max() <= tolerance
-        assert moved[item] == pytest.approx(2 * weight * difference, rel=1e-3, abs=tolerance)
-        assert moved[item] <= 2 * weight * WORLD.scale.width + tolerance
+        assert np.delete(moved, item).max() == 0
+        # A stand-in has length 1, and its coordinates add up to at most sqrt(K).
+        assert 2 * weight * difference * (1 - 1e-3) - tolerance <= moved[item]
+        assert moved[item] <= 2 * weight * difference * 2 + tolerance
     assert not np.allclose(shards[0].vectors, shards[1].vectors)  # the devices' own vectors do differ
 
 
 def test_the_noise_of_all_rounds_costs_epsilon():
-    # One round moves by at most 2 W Delta and has scale b: T rounds cost 2 W Delta T / b.
-    budget = Paid().round_budget(2.0, ROUNDS)
-    scale = k_norm_scale(4.0, budget)
-    assert ROUNDS * 2 * 4.0 / scale == pytest.approx(2.0)
+    # One round moves by at most 2 W Delta sqrt(K) and has scale b: T rounds cost 2 W Delta sqrt(K) T / b.
+    scale = float(dense_laplace_scale(4, 4.0, 2.0, ROUNDS, 0.25)) * 0.25
+    assert ROUNDS * 2 * 4.0 * 2 / scale == pytest.approx(2.0)
     with pytest.raises(PrivacyError):
-        k_norm_scale(4.0, 0.0)
+        dense_laplace_scale(4, 4.0, 0.0, ROUNDS, 0.25)
 
 
 @pytest.mark.parametrize("n_shards", [1, 3])
-def test_shares_add_up_to_k_norm_noise(n_shards):
-    """Kolmogorov-Smirnov at level 0.001: lengths are Gamma(K, b), directions uniform."""
+def test_shares_add_up_to_laplace_noise_on_every_number(n_shards):
+    """Kolmogorov-Smirnov at level 0.001, rated items or not; the library's noise is that of devices."""
     parts = [WORLD.take(np.flatnonzero(WORLD.user_codes % n_shards == part)) for part in range(n_shards)]
-    rated = WORLD.item_counts() > 0
     drawn = []
     for seed in range(60):
         sums = []
         for noise in (lambda part, seed=seed: SeededNoise(100 * seed + part, 2), lambda part: Silent(1, 2)):
             plan = plan_for()
-            shards = [Shard(one, WEIGHTS, Paid(), noise(k), 7, WORKERS) for k, one in enumerate(parts)]
+            shards = [
+                Shard(
+                    ratings, WEIGHTS, Paid(), noise(k), 7, WORKERS,
+                    n_users=len(np.unique(ratings.user_codes)), sharing=len(np.unique(WORLD.user_codes)),
+                )
+                for k, ratings in enumerate(parts)
+            ]  # fmt: skip
             recommender = Recommender(plan, Paid(), SeededNoise(3, 1), h_per_item=True)
             opening = recommender.open([shard.accept(plan) for shard in shards])
             recommender.start([shard.open(opening) for shard in shards])
@@ -108,14 +113,11 @@ def test_shares_add_up_to_k_norm_noise(n_shards):
             for shard in shards:
                 shard.receive(message)
             sums.append(sum(shard.contribute().sums.astype(np.float64) for shard in shards))
-        drawn.append((sums[0] - sums[1])[rated])
+        drawn.append(sums[0] - sums[1])
     noise = np.concatenate(drawn)
-    b = 2 * 4.0 * ROUNDS / 2.0
-    lengths = np.linalg.norm(noise, axis=1)
-    assert stats.kstest(lengths, stats.gamma(4, scale=b).cdf).pvalue > 1e-3
-    # A coordinate of a uniform direction in R^4: its square is Beta(1/2, 3/2).
-    assert stats.kstest((noise[:, 0] / lengths) ** 2, stats.beta(0.5, 1.5).cdf).pvalue > 1e-3
-    assert k_norm_shape(4, np.array([0.5, 0.5])).sum() == 2.5
+    b = 2 * 2 * 4.0 * ROUNDS / 2.0
+    assert stats.kstest(noise.ravel(), stats.laplace(scale=b).cdf).pvalue > 1e-3
+    assert np.abs(np.corrcoef(noise.T) - np.eye(4)).max() < 0.1
 
 
 def test_stand_ins_depend_on_what_was_rated_and_stay_in_the_unit_ball():

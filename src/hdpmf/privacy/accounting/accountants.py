@@ -28,7 +28,7 @@ def pure(event: e.Event) -> float:
             return math.inf
         case e.LaplaceSum(shift, coordinates):
             return shift * coordinates
-        case e.DiscreteLaplaceRelease(shift) | e.KNormRelease(shift):
+        case e.DiscreteLaplaceRelease(shift):
             return shift
         case e.RandomizedBit(budget):
             return budget
@@ -47,7 +47,7 @@ def zcdp(event: e.Event) -> float:
             return math.inf
         case e.LaplaceSum(shift, coordinates):
             return coordinates * shift**2 / 2
-        case e.DiscreteLaplaceRelease(shift) | e.KNormRelease(shift):
+        case e.DiscreteLaplaceRelease(shift):
             return shift**2 / 2
         case e.RandomizedBit(budget):
             return budget**2 / 2
@@ -68,7 +68,7 @@ def renyi(event: e.Event, order: float) -> float:
             return math.inf
         case e.LaplaceSum(shift, coordinates):
             return coordinates * _laplace(order, shift)
-        case e.DiscreteLaplaceRelease() | e.KNormRelease() | e.RandomizedBit():
+        case e.DiscreteLaplaceRelease() | e.RandomizedBit():
             return _randomized_response(order, pure(event))
         case e.GaussianGivenH(distance):
             return order * distance**2 / 2

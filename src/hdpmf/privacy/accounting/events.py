@@ -55,24 +55,10 @@ class LaplaceSum(Event):
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplaceRelease(Event):
-    """A whole number with discrete Laplace noise.
+    """Whole numbers with discrete Laplace noise.
 
     Attributes:
-        shift: How far it moves, in scales of its noise.
-    """
-
-    shift: float
-
-    def __post_init__(self) -> None:
-        _check("shift", self.shift)
-
-
-@dataclass(frozen=True, slots=True)
-class KNormRelease(Event):
-    """A vector with noise of density exp(-|x|_2 / b).
-
-    Attributes:
-        shift: How far it moves in Euclidean norm, in units of b.
+        shift: How far they move together (in the sum of sizes), in scales of their noise.
     """
 
     shift: float

@@ -157,10 +157,10 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
     moves = [weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights]
     together = [math.fsum(moves)] if subject.unit == "item" else moves
-    event = e.Repeated(e.Composed(tuple(map(e.KNormRelease, together))), setting.rounds)
+    event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
     reason = (
-        "K-norm noise (between devices: Laplace noise on a grid) made by the users alone, divided among the rounds; "
-        "what is sent knows no other rating."
+        "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; what is sent knows no "
+        "other rating."
     )
     return Seen(event, "everything", reason, reference)
 

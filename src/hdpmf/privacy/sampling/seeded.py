@@ -36,10 +36,6 @@ class SeededNoise:
         """N(0, 1) draws."""
         return self._generator.standard_normal(shape, dtype=np.float32)
 
-    def gammas(self, shapes: np.ndarray) -> np.ndarray:
-        """Gamma draws with these shapes and scale 1; 0 for a shape of 0."""
-        return self._generator.standard_gamma(shapes)
-
     def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
         """As ``ReleasedNoise.discrete_laplace``."""
         stop = _stop_probability(scale)
@@ -48,6 +44,8 @@ class SeededNoise:
 
     def laplace_share(self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1) -> np.ndarray:
         """As ``ReleasedNoise.laplace_share``."""
+        if count == n_shares:
+            return self.discrete_laplace(scale, size)
         shape, stop = float(share_shape(n_shares, count)), _stop_probability(scale)
         plus = self._generator.negative_binomial(shape, stop, size)
         drawn: np.ndarray = plus - self._generator.negative_binomial(shape, stop, size)
