@@ -69,7 +69,8 @@ class DeviceShard(Shard):
         self._stated = b""
 
     def _bare(self, plan: Plan) -> np.ndarray:
-        return np.nan_to_num(self._gradients(plan), nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR)
+        sums = self._gradients(plan)
+        return np.asarray(np.nan_to_num(sums, nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR))
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
         return from_grid(self._units(plan))
