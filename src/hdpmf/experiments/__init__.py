@@ -1,31 +1,29 @@
 """Experiments: declarative specs, a runner that can be killed, an append-only store, and reading it back.
 
 Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to read results, with
-`tune` to choose hyper-parameters. The paper's own experiments are in `hdpmf.experiments.paper`.
+`tune` to choose hyper-parameters. The paper's own experiments are in `hdpmf.paper`.
 """
 
 from __future__ import annotations
 
-from hdpmf.experiments import published
 from hdpmf.experiments.choice import Measured
 from hdpmf.experiments.expand import Place, resolve
-from hdpmf.experiments.facts import GroupRow, table2
 from hdpmf.experiments.progress import watch
 from hdpmf.experiments.runner import BACKENDS, Done, Progress, expected_runs, expected_seconds, run_experiments
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.spec import Experiment, parse_experiment, read_experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
 from hdpmf.experiments.store import Result, Store
-from hdpmf.experiments.summary import RANKING, Cell, collect, compare, dataset_title, tuning_tables
+from hdpmf.experiments.summary import METRICS, RANKING, Cell, collect, compare, dataset_title, tuning_tables
 from hdpmf.experiments.tuning import Tuned, tune
 
 __all__ = [
     "BACKENDS",
+    "METRICS",
     "RANKING",
     "Cell",
     "Done",
     "Experiment",
-    "GroupRow",
     "Measured",
     "PairedTest",
     "Place",
@@ -42,11 +40,9 @@ __all__ = [
     "expected_seconds",
     "paired_test",
     "parse_experiment",
-    "published",
     "read_experiment",
     "resolve",
     "run_experiments",
-    "table2",
     "tune",
     "tuning_tables",
     "watch",

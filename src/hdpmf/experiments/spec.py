@@ -38,12 +38,16 @@ PRIVACY_NAMES = (
 )
 """The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
 
-PAPER_GRIDS: dict[str, Grid] = {
+DEFAULT_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
+    # So much noise allows small steps only; ten rounds need large ones.
     "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
-    # Not in the paper: its ten rounds need larger steps.
     "hdpmf-paid": {"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
 }
+"""What is tried where an experiment does not say: right for the sequential solver."""
+
+BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
+"""Where Algorithm 1 with scaled steps works."""
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +78,7 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     folds: Annotated[int, Meta(ge=2)] = 5
     seed: Seed = 0
-    grids: dict[str, Grid] = msgspec.field(default_factory=lambda: dict(PAPER_GRIDS))
+    grids: dict[str, Grid] = msgspec.field(default_factory=lambda: dict(DEFAULT_GRIDS))
     like: dict[str, str] = msgspec.field(default_factory=lambda: {"hdpmf-r": "hdpmf"})
     split: Split = Split()
 
@@ -116,14 +120,14 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: Short, for files and commands.
         title: For people.
-        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (the paper's Table I) or
-            ``specification`` (its Table II); the last two need no runs.
-        reference: Where the paper has it.
+        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the data sets) or
+            ``specification`` (of privacy wishes); the last two need no runs.
+        reference: Where a paper has it.
         datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample`` where the
             official file is absent.
         methods: Names, or ``all`` for every method that the library has.
         without: Methods left out of ``all``.
-        paper_methods: Those that the paper shows here.
+        paper_methods: Those that the paper shows here; a report marks the others as added.
         factors: Values of K.
         seeds: One evaluation for each.
         epochs: Passes over the ratings.

@@ -161,7 +161,9 @@ class Store:
         self.folder = Path(folder)
         self.path = self.folder / FILE_NAME
         if not create and not self.path.exists():
-            raise ConfigError(f"there are no results in {self.folder}; run 'hdpmf paper run --out {self.folder}'")
+            raise ConfigError(
+                f"there are no results in {self.folder}; 'experiment run' and 'paper run' put them where --out says"
+            )
         with _disk(self.path):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)

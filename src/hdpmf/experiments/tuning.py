@@ -15,13 +15,10 @@ from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.experiments.choice import Measured, best, measured
 from hdpmf.experiments.expand import Place, resolve
 from hdpmf.experiments.runner import Done, Progress, run_experiments
-from hdpmf.experiments.spec import PAPER_GRIDS, DataOptions, Experiment, Grid, Split, Tuning, check
+from hdpmf.experiments.spec import BATCH_GRID, DEFAULT_GRIDS, DataOptions, Experiment, Grid, Split, Tuning, check
 from hdpmf.experiments.store import Store
 from hdpmf.models import METHODS
 from hdpmf.ratings import dataset_names
-
-BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
-"""Where Algorithm 1 with scaled steps works; the paper's grids are those of the sequential procedure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def tune(
     accepted = METHODS[method].model.parameter_names()
     if "learning_rate" not in accepted:
         raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
-    own = PAPER_GRIDS.get(method, PAPER_GRIDS["default"]) if solver == "sequential" else BATCH_GRID
+    own = DEFAULT_GRIDS.get(method, DEFAULT_GRIDS["default"]) if solver == "sequential" else BATCH_GRID
     grid: Grid = {
         "learning_rate": tuple(learning_rates or own["learning_rate"]),
         "reg": tuple(regs or own["reg"]),

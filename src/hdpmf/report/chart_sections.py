@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hdpmf.experiments import Cell, Experiment
@@ -11,52 +12,30 @@ from hdpmf.report.markup import Child, Html, tag
 from hdpmf.report.numbers import METRIC_LABELS, plain
 from hdpmf.report.pieces import GREEK, STATUS_WORDS, claim_chip, number, scroller, section, symbol
 
-_CAPTIONS = {
-    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, they ask for less.",
-    "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are stronger overall.",
-    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user is the test.",
-    "figure_ablation": "HDPMF-R predicts without bringing stretched ratings back to scale.",
-    "table_no_features": "In Table III and the other figures HDP-Sum and HDP-Bit use what is public about items, where "
-    "a data set has it (genres and years of MovieLens' films). Here they do not.",
-    "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the legend "
-    "says which is which.",
-}
+_LEAD = (
+    "Lines are means over the seeds, bands one standard deviation. Point, tap or use the arrow keys for values, "
+    "press Enter or click to keep them and follow a number to its runs; the legend takes methods out and in."
+)
 
 
-def is_chart(experiment: Experiment) -> bool:
-    """Whether an experiment is shown as a figure; Table III has a section of its own."""
-    return experiment.has_runs and experiment.name != "table3"
+def charts_section(
+    content: Content, experiments: Iterable[Experiment], captions: Mapping[str, str], *more: Child
+) -> Html:
+    """The figures of these experiments, each with its caption, by name."""
+    figures = [
+        _figure(content, experiment, content.cells.get(experiment.name, []), captions.get(experiment.name, ""))
+        for experiment in experiments
+    ]
+    return section("figures", "Figures", figures, more, lead=_LEAD)
 
 
-def charts_section(content: Content) -> Html:
-    """All figures."""
-    figures = []
-    for name, experiment in content.experiments.items():
-        if is_chart(experiment):
-            figures.append(_figure(content, experiment, content.cells.get(name, [])))
-    for name, words in (
-        ("figure_epsilon_uc", "smallest weight of conservative users"),
-        ("figure_f_uc", "share of conservative users"),
-        ("figure_sparsity", "sparsity"),
-        ("figure_ablation", "ablation"),
-        ("figure_epsilon", "accuracy against epsilon"),
-    ):
-        if name not in content.experiments:
-            figures.append(tag("p", f"Not run here: the figure of {words} ({name}).", class_="empty"))
-    lead = (
-        "Lines are means over the seeds, bands one standard deviation. Point, tap or use the arrow keys for values, "
-        "press Enter or click to keep them and follow a number to its runs; the legend takes methods out and in."
-    )
-    return section("figures", "Figures", figures, lead=lead)
-
-
-def _figure(content: Content, experiment: Experiment, cells: list[Cell]) -> Html:
+def _figure(content: Content, experiment: Experiment, cells: list[Cell], caption: str) -> Html:
     titles = content.dataset_titles
     reference = f"{experiment.reference[:1].upper()}{experiment.reference[1:]}. " if experiment.reference else ""
     return tag(
         "figure",
         tag("h3", experiment.title, tag("span", experiment.name, class_="tagname")),
-        tag("p", reference, _CAPTIONS.get(experiment.name, ""), class_="caption"),
+        tag("p", reference, caption, class_="caption"),
         tag("div", class_="legend", role="group", aria_label=f"methods of {experiment.title}"),
         tag("div", class_="panels"),
         tag("p", class_="chartnote", role="note"),
@@ -86,14 +65,12 @@ def _numbers(experiment: Experiment, cells: list[Cell], factors: int, titles: di
         if not here:
             continue
         caption = tag("th", f"{titles[dataset]}, K = {factors}", colspan=len(heads), scope="rowgroup")
-        rows = [
-            tag(
-                "tr", tag("th", one[0].label, " ", claim_chip(one[0].claim, with_epsilon=False), scope="row"),
-                [tag("td", both(cell)) for cell in one],
-            )
-            for method in dict.fromkeys(cell.method for cell in here)
-            if (one := [cell for cell in here if cell.method == method])
-        ]  # fmt: skip
+        rows = []
+        for method in dict.fromkeys(cell.method for cell in here):
+            curve = [cell for cell in here if cell.method == method]
+            chip = claim_chip(curve[0].claim, with_epsilon=False)
+            name_cell = tag("th", curve[0].label, " ", chip, scope="row")
+            rows.append(tag("tr", name_cell, [tag("td", both(cell)) for cell in curve]))
         bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows, data_dataset=dataset))
     if not bodies:
         return tag("p", "Not run here.", class_="empty")
@@ -109,7 +86,7 @@ def both(cell: Cell) -> list[Html]:
     ]
 
 
-def chart_data(content: Content) -> dict[str, Any]:
+def chart_data(content: Content, experiments: Iterable[Experiment]) -> dict[str, Any]:
     """What the page's script draws. Numbers are the store's, in full."""
     claims = {cell.method: cell.claim for cell in content.all_cells if cell.claim is not None}
     methods = []
@@ -129,9 +106,8 @@ def chart_data(content: Content) -> dict[str, Any]:
     return {
         "methods": methods,
         "datasets": [{"name": name, "title": title} for name, title in content.dataset_titles.items()],
-        "figures": [_figure_data(one, content.cells.get(name, [])) for name, one in content.experiments.items()
-                    if is_chart(one)],
-    }  # fmt: skip
+        "figures": [_figure_data(experiment, content.cells.get(experiment.name, [])) for experiment in experiments],
+    }
 
 
 def _figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:

@@ -24,21 +24,14 @@ from hdpmf.experiments import (
 from hdpmf.models import METHODS
 from hdpmf.report.numbers import plain
 
-PAPER_ORDER = (
-    *("table1", "table2", "table3"),
-    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon", "table_no_features"),
-)
-"""The paper's experiments in the order of the report; others follow."""
-
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Command:
     """One command that wrote into the store.
 
     Attributes:
-        command: As typed.
+        line: As typed.
         at: When it began.
-        experiments: What it was asked for.
         environment: Machine and versions.
         jobs: Runs at a time.
         backend: Where they ran.
@@ -47,9 +40,8 @@ class Session:
         reason: How it ended.
     """
 
-    command: str
+    line: str
     at: str
-    experiments: tuple[str, ...]
     environment: dict[str, Any]
     jobs: int | None
     backend: str
@@ -59,7 +51,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedGrid:
     """A cross-validated grid, with the experiments that use its choice.
 
     Attributes:
@@ -84,23 +76,28 @@ class Content:
         cells: The cells of those that have runs, by name.
         results: Every run, by id.
         tuned: Cross-validated grids, each once.
-        datasets: Facts for Table I.
-        sessions: The commands.
+        datasets: What is known about the data sets.
+        commands: Those that wrote into the store, oldest first.
         problems: What could not be read, in words.
     """
 
     experiments: dict[str, Experiment]
     cells: dict[str, list[Cell]]
     results: dict[str, Result]
-    tuned: list[Tuned]
+    tuned: list[TunedGrid]
     datasets: dict[str, dict[str, Any]]
-    sessions: list[Session]
+    commands: list[Command]
     problems: list[str] = field(default_factory=list)
 
     @property
     def quick(self) -> bool:
         """Whether any of it is the reduced version."""
         return any(self.experiments[name].quick for name in self.cells)
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether an experiment says which methods a paper shows, so that the others are additions."""
+        return any(experiment.paper_methods for experiment in self.experiments.values())
 
     @property
     def all_cells(self) -> Iterator[Cell]:
@@ -112,7 +109,7 @@ class Content:
     def n_runs(self) -> int:
         """Runs behind what is shown; a store may hold others, as of a method that has changed since."""
         shown = {run for cell in self.all_cells for run in cell.run_ids}
-        shown |= {run for one in self.tuned for row in one.grid for run in row.run_ids}
+        shown |= {run for tuned in self.tuned for row in tuned.grid for run in row.run_ids}
         return sum(run in self.results for run in shown)
 
     @property
@@ -129,12 +126,16 @@ class Content:
 
     @property
     def factors(self) -> list[int]:
-        """Every K, largest first, as the paper has them."""
+        """Every K, largest first."""
         return sorted({cell.factors for cell in self.all_cells}, reverse=True)
 
 
-def read_content(folder: str | PathLike[str]) -> Content:
+def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
     """Read a results folder.
+
+    Args:
+        folder: Where the store is.
+        first: Names of experiments that come before others, in this order.
 
     Raises:
         ConfigError: There is no store, or nothing in it.
@@ -145,12 +146,11 @@ def read_content(folder: str | PathLike[str]) -> Content:
         results, datasets = store.results(), store.datasets()
         if not started or not (results or datasets):
             raise ConfigError(
-                f"{store.path} has no results yet, so there is nothing to report; run 'hdpmf paper run --out {folder}'"
+                f"{store.path} has no results yet, so there is nothing to report; run the same command again"
             )
-        ordered = [name for name in PAPER_ORDER if name in started]
-        ordered += [name for name in started if name not in PAPER_ORDER]
-        content = Content({name: started[name] for name in ordered}, {}, results, [], datasets, _sessions(store))
-        grids: dict[Any, Tuned] = {}
+        ordered = dict.fromkeys(name for name in (*first, *started) if name in started)
+        content = Content({name: started[name] for name in ordered}, {}, results, [], datasets, _commands(store))
+        grids: dict[Any, TunedGrid] = {}
         for name, experiment in content.experiments.items():
             if not experiment.has_runs:
                 continue
@@ -165,26 +165,25 @@ def read_content(folder: str | PathLike[str]) -> Content:
                 key = (place, tuple(row.run_ids for row in grid))
                 known = grids.get(key)
                 users = (name,) if known is None else (*known.experiments, name)
-                grids[key] = Tuned(place, grid, best, users)
+                grids[key] = TunedGrid(place, grid, best, users)
         content.tuned = list(grids.values())
         return content
 
 
-def _sessions(store: Store) -> list[Session]:
+def _commands(store: Store) -> list[Command]:
     """The commands with their ends. A start without an end before the next start was killed."""
     marks = sorted([*store.events("start"), *store.events("end")], key=lambda event: event.at)
-    sessions = []
+    commands = []
     for position, event in enumerate(marks):
         if event.kind != "start":
             continue
         after = marks[position + 1] if position + 1 < len(marks) else None
         end = after.data if after is not None and after.kind == "end" else {}
         data = event.data
-        sessions.append(
-            Session(
-                command=str(data.get("command", "")),
+        commands.append(
+            Command(
+                line=str(data.get("command", "")),
                 at=event.at,
-                experiments=tuple(str(one.get("name", "")) for one in data.get("experiments", ())),
                 environment=dict(data.get("environment", {})),
                 jobs=data.get("jobs"),
                 backend=str(data.get("backend", "")),
@@ -193,7 +192,7 @@ def _sessions(store: Store) -> list[Session]:
                 reason=str(end.get("reason", "killed or still running")),
             )
         )
-    return sessions
+    return commands
 
 
 def list_metrics(cells: Iterable[Cell]) -> list[str]:
@@ -208,7 +207,7 @@ def anchor(cell: Cell) -> str:
     return _slug(f"runs-{cell.experiment}-{cell.dataset}-{cell.method}-k{cell.factors}{place}")
 
 
-def grid_anchor(tuned: Tuned, row: Measured) -> str:
+def grid_anchor(tuned: TunedGrid, row: Measured) -> str:
     """The id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
     place = tuned.place

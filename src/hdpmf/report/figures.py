@@ -1,17 +1,17 @@
-"""Figures as PNG and PDF, laid out as in the paper: one row, a panel per data set."""
+"""Figures as PNG and PDF, one row, a panel per data set."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.experiments import Cell, Experiment
 from hdpmf.plots import new_figure, saved
 from hdpmf.privacy.accounting import DELTA
-from hdpmf.report.chart_sections import axis_name, is_chart
+from hdpmf.report.chart_sections import axis_name
 from hdpmf.report.content import Content
-from hdpmf.report.honest import NAME, SOURCE, Point, points, view_words
+from hdpmf.report.honest import NAME, Point, points, view_words
 from hdpmf.report.numbers import METRIC_LABELS, plain
 
 if TYPE_CHECKING:
@@ -41,31 +41,23 @@ _STYLE: Any = {
 }
 
 
-def figure_files(content: Content) -> dict[str, bytes]:
-    """File names and contents, for every figure, K and measure."""
+def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[str, bytes]:
+    """File names and contents: these experiments, and accuracy against honest epsilon, for every K and measure."""
     import matplotlib as mpl
 
     files: dict[str, bytes] = {}
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
-        for name, experiment in content.experiments.items():
-            cells = content.cells.get(name, [])
-            if not is_chart(experiment) or not any(cell.mse.values for cell in cells):
-                continue
-            for stem, figure in _figures(content, experiment, cells):
-                files |= _saved(stem, figure)
-        for stem, figure in _honest_figures(content):
-            files |= _saved(stem, figure)
+        drawn = [figure for experiment in experiments for figure in _figures(content, experiment)]
+        for stem, figure in [*drawn, *_honest_figures(content)]:
+            files |= {f"{stem}.{kind}": saved(figure, kind, dpi=160) for kind in ("png", "pdf")}
     return files
 
 
-def _saved(stem: str, figure: Figure) -> dict[str, bytes]:
-    return {f"{stem}.{kind}": saved(figure, kind, dpi=160) for kind in ("png", "pdf")}
-
-
-def _figures(content: Content, experiment: Experiment, cells: list[Cell]) -> Iterator[tuple[str, Figure]]:
-    for metric in METRIC_LABELS:
+def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Figure]]:
+    cells = content.cells.get(experiment.name, [])
+    for metric in METRIC_LABELS if any(cell.mse.values for cell in cells) else ():
         if experiment.vary is None:
             yield f"{experiment.name}_{metric}", _bars(content, experiment, cells, metric)
             continue
@@ -89,11 +81,7 @@ def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: 
         here = [cell for cell in cells if cell.dataset == dataset]
         for method in content.method_labels:
             _curve(axes, [cell for cell in here if cell.method == method], metric, _look(content, method, experiment))
-        means = [cell.metrics[metric].mean for cell in here if math.isfinite(cell.metrics[metric].mean)]
-        if means and max(means) / min(means) > 4:
-            axes.set_yscale("log")
-            _plain_log_ticks(axes)
-        if not means:
+        if not _y_axis(axes, here, metric):
             axes.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center")
         _x_axis(axes, experiment)
         axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
@@ -126,40 +114,37 @@ def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> 
 
 
 def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
-    found = points(content)
-    for k in dict.fromkeys(one.cell.factors for one in found if one.cell.mse.values):
-        here = [one for one in found if one.cell.factors == k]
+    shown = points(content)
+    for k in dict.fromkeys(point.cell.factors for point in shown if point.cell.mse.values):
+        here = [point for point in shown if point.cell.factors == k]
         for metric in METRIC_LABELS:
             yield f"{NAME}_k{k}_{metric}", _honest(content, here, metric)
 
 
-def _honest(content: Content, found: list[Point], metric: str) -> Figure:
+def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
     """Error against honest epsilon; what has no place on the axis is a level line."""
-    datasets = [name for name in content.dataset_titles if any(one.cell.dataset == name for one in found)]
+    datasets = [name for name in content.dataset_titles if any(point.cell.dataset == name for point in shown)]
     figure, panels = _canvas(len(datasets), 3.5)
-    xs = [one.x for one in found if one.x is not None]
+    xs = [point.x for point in shown if point.x is not None]
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
-        here = [one for one in found if one.cell.dataset == dataset]
+        here = [point for point in shown if point.cell.dataset == dataset]
         axes.set_xscale("log")
         if xs:
             axes.set_xlim(min(xs) / 1.6, max(xs) * 1.6)
         for method in content.method_labels:
-            mine = [one for one in here if one.cell.method == method]
-            look = _look(content, method, content.experiments[SOURCE])
+            mine = [point for point in here if point.cell.method == method]
             # What is not there leaves a gap.
-            means = [mean if math.isfinite(mean := one.cell.metrics[metric].mean) else math.nan for one in mine]
+            means = [mean if math.isfinite(mean := point.cell.metrics[metric].mean) else math.nan for point in mine]
             if all(map(math.isnan, means)):
                 continue
+            look = _look(content, method, content.experiments[mine[0].cell.experiment])
             label = f"{mine[0].cell.label} ({view_words(mine[0].cost)})"
             if mine[0].x is None:
                 axes.axhline(means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":")
                 continue
-            places = [math.nan if one.x is None else one.x for one in mine]
+            places = [math.nan if point.x is None else point.x for point in mine]
             axes.plot(places, means, label=label, linewidth=1.4, markersize=4, **look)
-        means = [mean for one in here if math.isfinite(mean := one.cell.metrics[metric].mean)]
-        if means and max(means) / min(means) > 4:
-            axes.set_yscale("log")
-            _plain_log_ticks(axes)
+        _y_axis(axes, [point.cell for point in here], metric)
         axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
         axes.set_xlabel(f"honest ε of a rating (δ = {DELTA:g})", parse_math=False)
     _powers_of_ten(panels)
@@ -179,7 +164,7 @@ def _powers_of_ten(panels: list[Axes]) -> None:
 
 
 def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
-    """As the paper's ablation: a panel per K, a group of bars per data set."""
+    """A panel per K, a group of bars per data set."""
     figure, panels = _canvas(len(experiment.factors), 3.0, 5.4)
     methods = [name for name in content.method_labels if any(cell.method == name for cell in cells)]
     wide = 0.84 / max(1, len(methods))
@@ -220,23 +205,32 @@ def _x_axis(axes: Axes, experiment: Experiment) -> None:
     axes.set_xticks(xs, [f"{100 * x:g}%" if percent else plain(x) for x in xs], parse_math=False)
 
 
-def _plain_log_ticks(axes: Axes) -> None:
+def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
+    """Make it logarithmic where errors are far apart; whether there are any."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    means = [mean for cell in cells if math.isfinite(mean := cell.metrics[metric].mean)]
+    if means and max(means) / min(means) > 4:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    return bool(means)
 
 
 def _legend(figure: Figure, panels: list[Axes], columns: int = 5) -> None:
     """One legend above all panels, each method once."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if found:
+            entries.setdefault(label, handle)
+    if entries:
         legend = figure.legend(
-            list(found.values()), list(found), loc="outside upper center", ncols=min(len(found), columns), frameon=False
+            list(entries.values()),
+            list(entries),
+            loc="outside upper center",
+            ncols=min(len(entries), columns),
+            frameon=False,
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
@@ -252,7 +246,7 @@ def claim_words(cell: Cell) -> str:
 
 
 def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:
-    """Colour and marker of a method, the same in every figure; what the paper does not show is dashed."""
+    """Colour and marker of a method, the same in every figure; what a paper does not show is dashed."""
     names = list(content.method_labels)
     others = [name for name in names if name not in _COLOURS]
     colour = _COLOURS.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]

@@ -1,219 +1,134 @@
-"""The headline: four sentences made from the numbers, and the counts behind them."""
+"""The headline: sentences made from the numbers of whatever experiments were run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from hdpmf.experiments import Cell, published
-from hdpmf.experiments.spec import PAPER_GRIDS
+from hdpmf.experiments import Cell, Experiment, paired_test
+from hdpmf.models import METHODS
 from hdpmf.report.content import Content
-from hdpmf.report.honest import RATERS, honest_cost
-from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, plain, words
-from hdpmf.report.ordering import Reversal, paper_pairs, reversals
+from hdpmf.report.numbers import counted, four, p_value, plain, words
 
-MARKS = ("reproduced", "close", "different", "not comparable", "diverged", "failed", "incomplete", "not run")
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A number of Table III with the paper's, and how they compare."""
-
-    cell: Cell
-    metric: str
-    published: published.Published
-    mark: str
-
-
-def mark_of(cell: Cell, metric: str) -> Marked | None:
-    """How a cell compares with the published number; None where the paper has none."""
-    number = published.table3(cell.dataset, cell.method, cell.factors, metric)
-    if number is None:
-        return None
-    if cell.status == "done":
-        mark: str = published.verdict(cell.metrics[metric].mean, number)
-    elif cell.status == "missing":
-        mark = "incomplete" if cell.metrics[metric].values else "not run"
-    else:
-        mark = cell.status
-    return Marked(cell, metric, number, mark)
-
-
-def marks(content: Content) -> list[Marked]:
-    """Every number of Table III that the paper has too."""
-    pairs = [mark_of(cell, metric) for metric in METRIC_LABELS for cell in content.cells.get("table3", ())]
-    return [one for one in pairs if one is not None]
-
-
-def count_marks(content: Content) -> dict[str, int]:
-    """How many numbers of Table III got each mark, in the order of MARKS."""
-    counts = Counter(one.mark for one in marks(content))
-    return {mark: counts[mark] for mark in MARKS if counts[mark]}
+Place = tuple[str, int, float | None]
+"""Data set, K and place on the axis: where methods can be compared."""
 
 
 def findings(content: Content) -> list[str]:
-    """Four sentences."""
-    return [_reproduction(content), _order(content), _trivial(content), _proved(content)]
+    """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons stand on."""
+    sentences = []
+    for name, cells in content.cells.items():
+        done = [cell for cell in cells if cell.status == "done"]
+        if done:
+            experiment = content.experiments[name]
+            titled = f"{experiment.title}: " if len(content.cells) > 1 else ""
+            sentences += [titled + text for text in (_best(experiment, done), _trivial(done), _own_mean(done)) if text]
+    if not sentences:
+        sentences.append("Nothing is complete yet: the same command does what is missing.")
+    return [*sentences, *_epsilons(content)]
 
 
-def _reproduction(content: Content) -> str:
-    known = [one for one in marks(content) if one.mark in ("reproduced", "close", "different", "diverged")]
-    if not known:
-        return (
-            "None of the published numbers of Table III can be compared yet: its runs on the paper's data sets are "
-            "not in these results."
-        )
-    by_mark = Counter(one.mark for one in known)
-    titles = list(dict.fromkeys(one.cell.dataset_title for one in known))
-    text = (
-        f"Of the {counted(len(known), 'published number')} of Table III that can be compared here ({words(titles)}), "
-        f"{by_mark['reproduced']:,} reproduce within the paper's deviation or 5 %"
-    )
-    if by_mark["close"]:
-        text += f", {by_mark['close']:,} come within 10 %"
-    rest = [one for one in known if one.mark in ("different", "diverged")]
-    if not rest:
-        return text + (", and none differs by more." if by_mark["close"] else ", and none differs by more than that.")
-    verb = "differs" if len(rest) == 1 else "differ"
-    return text + f", and {len(rest):,} {verb} by more: {_grouped(rest)}."
+def is_trivial(method: str) -> bool:
+    """Whether a method predicts the same for every item: what any other has to beat."""
+    return method in METHODS and not METHODS[method].model.can_rank
 
 
-def _grouped(rest: Sequence[Marked]) -> str:
-    """Which numbers differ, by method."""
-    places: dict[str, dict[str, list[Marked]]] = {}
-    for one in rest:
-        places.setdefault(one.cell.label, {}).setdefault(one.cell.dataset_title, []).append(one)
+def _best(experiment: Experiment, cells: Sequence[Cell]) -> str:
+    """The lowest error on every data set, and how sure that is."""
     parts = []
-    for label, datasets in places.items():
-        details = []
-        for title, numbers in datasets.items():
-            first = numbers[0]
-            ours = first.cell.metrics[first.metric].mean
-            shown = "diverged" if first.mark == "diverged" else four(ours)
-            more = "" if len(numbers) == 1 else f"{len(numbers)} numbers, among them "
-            details.append(
-                f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against {four(first.published.mean)}"
-                f" at K = {first.cell.factors})"
-            )
-        parts.append(f"{label} on {words(details)}")
-    return "; ".join(parts)
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        winners = {place: min(group, key=_error) for place, group in _places(cells, dataset).items()}
+        won = Counter(cell.label for cell in winners.values())
+        label = won.most_common(1)[0][0]
+        best = min((cell for cell in winners.values() if cell.label == label), key=_error)
+        rivals = [cell for cell in _places(cells, dataset)[_place(best)] if cell.method != best.method]
+        text = f"{best.label} on {best.dataset_title} ({_where(experiment, best)}: {four(_error(best))}"
+        if rivals:
+            second = min(rivals, key=_error)
+            test = paired_test(best.mse.values, second.mse.values)
+            text += f" against {four(_error(second))} of {second.label}, {p_value(test.p)}"
+        if len(winners) > 1:
+            text += f"; lowest in {won[label]} of {counted(len(winners), 'place')}"
+        parts.append(f"{text})")
+    return f"The lowest MSE has {words(parts)}."
 
 
-def _order(content: Content) -> str:
-    pairs = [(ahead, behind) for metric, ahead, behind in paper_pairs(content) if metric == "mse"]
+def _trivial(cells: Sequence[Cell]) -> str:
+    """Which methods do not beat the best trivial baseline."""
+    labels = list(dict.fromkeys(cell.label for cell in cells if is_trivial(cell.method)))
+    if not labels:
+        return "No trivial baseline was run: add user-mean and global-mean to see what needs no recommender."
+    baselines = {
+        place: min((cell for cell in group if is_trivial(cell.method)), key=_error, default=None)
+        for place, group in _places(cells).items()
+    }
+    pairs = [
+        (cell, baseline)
+        for cell in cells
+        if not is_trivial(cell.method) and (baseline := baselines[_place(cell)]) is not None
+    ]
     if not pairs:
-        return (
-            "Whether the paper's order of methods holds cannot be said yet: too few of its methods have been run on "
-            "its data sets."
-        )
-    turned = [one for one in reversals(content) if one.metric == "mse"]
-    if not turned:
-        titles = list(dict.fromkeys(ahead.dataset_title for ahead, _ in pairs))
-        return f"The paper's order of methods by MSE holds on {words(titles)}."
-    groups: dict[tuple[str, str], list[Reversal]] = {}
-    for one in turned:
-        groups.setdefault((one.better.label, one.worse.label), []).append(one)
-    # HDPMF against PDPMF is what the paper is about, so it comes first.
-    ranked = sorted(groups.items(), key=lambda item: (item[0] != ("PDPMF", "HDPMF"), -len(item[1])))
-    parts = []
-    for (better, worse), found in ranked[:2]:
-        datasets = dict.fromkeys(one.better.dataset_title for one in found)
-        details = [f"{title} ({_values(found, title)})" for title in datasets]
-        parts.append(f"{better} is ahead of {worse} on {words(details)}")
-    experiment = content.experiments["table3"]
-    grid = "the paper's own grid" if experiment.tuning.grids == PAPER_GRIDS else "the grid of this run"
-    more = "" if len(ranked) <= 2 else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
-    return (
-        f"The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters chosen over {grid}, "
-        f"{'; '.join(parts)}{more}."
-    )
+        return ""
+    return f"Against the best of {words(labels)}: {_verdicts(pairs)}."
 
 
-def _values(found: Sequence[Reversal], title: str) -> str:
-    here = [one for one in found if one.better.dataset_title == title]
-    return "; ".join(
-        f"K = {one.better.factors}: {four(one.better.mse.mean)} against {four(one.worse.mse.mean)}, "
-        f"{p_value(one.test.p)}" + (", which may be chance" if one.test.p > 0.1 else "")
-        for one in here
-    )
+def _own_mean(cells: Sequence[Cell]) -> str:
+    """Whether methods with a budget beat the device that sends nothing."""
+    silent = {_place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0}
+    pairs = [
+        (cell, silent[_place(cell)])
+        for cell in cells
+        if cell.claim is not None and cell.claim.epsilon and _place(cell) in silent
+    ]
+    if not pairs:
+        return ""
+    return f"Against a device that sends nothing (each user's own mean, epsilon 0): {_verdicts(pairs)}."
 
 
-def _trivial(content: Content) -> str:
-    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
-    better: list[str] = []
-    worse: list[str] = []
+def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
+    """In how many places each method beats its rival, methods with the same fate together."""
+    wins: dict[str, list[bool]] = {}
+    for cell, rival in pairs:
+        wins.setdefault(cell.label, []).append(_error(cell) < _error(rival))
+    fates: dict[str, list[str]] = {}
+    for label, outcomes in wins.items():
+        share = f"in {sum(outcomes)} of {counted(len(outcomes), 'place')}"
+        fate = "better everywhere" if all(outcomes) else f"better {share}" if any(outcomes) else "nowhere better"
+        fates.setdefault(fate, []).append(label)
+    return "; ".join(f"{words(labels)} {'is' if len(labels) == 1 else 'are'} {fate}" for fate, labels in fates.items())
+
+
+def _epsilons(content: Content) -> list[str]:
+    """Which epsilons are nominal, which are proved, and what is not private."""
+    groups: dict[str, dict[str, None]] = {}
+    for cell in content.all_cells:
+        if cell.claim is not None and cell.claim.epsilon != 0.0:
+            groups.setdefault(cell.claim.status, {})[cell.label] = None
+    texts = {
+        "nominal": "nominal: a number that no proof carries to what is sent",
+        "proved": "proved, against the observer named below",
+        "none": "no privacy at all",
+    }
+    parts = [f"{words(list(groups[status]))}: {text}" for status, text in texts.items() if status in groups]
+    return [f"What epsilon stands on. {'; '.join(parts)}."] if parts else []
+
+
+def _places(cells: Iterable[Cell], dataset: str | None = None) -> dict[Place, list[Cell]]:
+    groups: dict[Place, list[Cell]] = {}
     for cell in cells:
-        rivals = [
-            one
-            for one in cells
-            if (one.dataset, one.factors) == (cell.dataset, cell.factors)
-            and one.in_paper
-            and one.claim is not None
-            and one.claim.epsilon is not None
-        ]
-        if cell.method != "user-mean" or cell.factors != max(content.factors) or not rivals:
-            continue
-        best = min(rivals, key=lambda one: one.mse.mean)
-        detail = f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of {best.label})"
-        (better if cell.mse.mean < best.mse.mean else worse).append(detail)
-    if not better and not worse:
-        return "How a device does that sends nothing at all, each user's own mean at epsilon 0, has not been run here."
-    place = f"by MSE at K = {max(content.factors)}"
-    if not better:
-        return (
-            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {place} behind the best "
-            f"private method of the paper on {words(worse)}."
-        )
-    text = (
-        "A device that sends nothing at all, each user's own mean at epsilon 0, beats every private method of the "
-        f"paper {place} on {words(better)}"
-    )
-    return text + (f", but not on {words(worse)}." if worse else ".")
+        if dataset in (None, cell.dataset):
+            groups.setdefault(_place(cell), []).append(cell)
+    return groups
 
 
-def _proved(content: Content) -> str:
-    """Which designs with a proof beat which of the paper's private methods, and at what honest epsilon."""
-    cells = [one for one in content.cells.get("table3", ()) if one.status == "done" and one.claim is not None]
-    factors = max(content.factors, default=0)
-    epsilon = content.experiments["table3"].epsilon if cells else 1.0
-    here = [one for one in cells if one.factors == factors and one.claim is not None and one.claim.epsilon == epsilon]
-    designs = [one for one in here if one.claim is not None and one.claim.status == "proved"]
-    rivals = [one for one in here if one.in_paper and one not in designs]
-    if not designs or not rivals:
-        return "How the designs with a proof compare with the paper's methods has not been run here."
-    # Designs that win and lose in the same places are named together, those that win most first.
-    alike: dict[str, list[str]] = {}
-    wins: Counter[str] = Counter()
-    for method in dict.fromkeys(one.method for one in designs):
-        mine = {one.dataset: one for one in designs if one.method == method}
-        label = next(iter(mine.values())).label
-        text = _beaten(mine, rivals)
-        alike.setdefault(text, []).append(f"“{label}”" if "," in label else label)
-        wins[text] = sum(one.dataset in mine and mine[one.dataset].mse.mean < one.mse.mean for one in rivals)
-    ranked = sorted(alike.items(), key=lambda item: -wins[item[0]])
-    parts = [f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}" for text, labels in ranked]
-    text = f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = {factors}, {'; '.join(parts)}"
-    paper = next((one for one in rivals if one.method == "hdpmf"), None)
-    charged = None if paper is None else honest_cost(content, paper)
-    if paper is not None and charged is not None:
-        text += (
-            f". The same epsilon of {paper.label} honestly costs a rating {charged.briefly().removesuffix('*')} at "
-            f"delta {charged.delta:g}, against a recommender that sees the messages about an item with {RATERS} raters"
-        )
-    return text + "."
+def _place(cell: Cell) -> Place:
+    return cell.dataset, cell.factors, cell.x
 
 
-def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
-    """Which of the paper's methods a design beats, by where."""
-    where: dict[tuple[str, ...], list[str]] = {}
-    for method in dict.fromkeys(one.method for one in rivals):
-        theirs = [one for one in rivals if one.method == method and one.dataset in mine]
-        won = tuple(one.dataset_title for one in theirs if mine[one.dataset].mse.mean < one.mse.mean)
-        if theirs:
-            place = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
-            where.setdefault(place, []).append(theirs[0].label)
-    parts = [f"{words(labels)} on {words(places)}" for places, labels in where.items() if places]
-    if where.get(()):
-        parts.append(f"{words(where[()])} nowhere")
-    return ", ".join(parts)
+def _error(cell: Cell) -> float:
+    return cell.mse.mean
+
+
+def _where(experiment: Experiment, cell: Cell) -> str:
+    axis = "" if experiment.vary is None or cell.x is None else f", {experiment.vary.parameter} = {plain(cell.x)}"
+    return f"K = {cell.factors}{axis}"

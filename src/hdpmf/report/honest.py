@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.experiments import Cell
+from hdpmf.experiments import Cell, Experiment
 from hdpmf.privacy.accounting import DELTA, Cost, Setting, cost
 from hdpmf.report.content import Content
 
 NAME = "figure_honest"
-SOURCE = "figure_epsilon"
-"""The experiment whose numbers the figure shows."""
 
 RATERS = 100
-"""Raters of the item whose rating is reckoned; a message carries one part in so many of the noise."""
+"""Raters of the item whose rating is charged; a message carries one part in so many of the noise."""
 
 _SUMS = frozenset({"hdp-sum", "hdpmf-paid"})
 _VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "secure sums seen"}
@@ -43,13 +41,13 @@ def view_of(method: str) -> str:
     return "sums-h-known" if method in _SUMS else "messages"
 
 
-def view_words(found: Cost) -> str:
+def view_words(charged: Cost) -> str:
     """What the recommender sees, and what comes of it, short enough for a legend."""
-    if found.epsilon_at_delta == 0:
+    if charged.epsilon_at_delta == 0:
         return "sends nothing, ε 0"
-    if math.isinf(found.epsilon_at_delta):
+    if math.isinf(charged.epsilon_at_delta):
         return "no privacy"
-    return f"{_VIEW_WORDS[found.view]}, {found.status}"
+    return f"{_VIEW_WORDS[charged.view]}, {charged.status}"
 
 
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
@@ -85,14 +83,20 @@ def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[st
     return setting.epsilon * float(facts[which])
 
 
+def epsilon_experiment(content: Content) -> Experiment | None:
+    """The experiment whose numbers the figure shows: the first that varies epsilon."""
+    varied = (e for e in content.experiments.values() if e.vary is not None and e.vary.parameter == "epsilon")
+    return next(varied, None)
+
+
 def points(content: Content) -> list[Point]:
     """Every cell of the figure. A method without a place on the axis has one cell, drawn as a level."""
-    experiment = content.experiments.get(SOURCE)
-    if experiment is None or experiment.vary is None or experiment.vary.parameter != "epsilon":
+    experiment = epsilon_experiment(content)
+    if experiment is None:
         return []
-    found: list[Point] = []
+    shown: list[Point] = []
     levels: set[tuple[str, str, int]] = set()
-    for cell in content.cells.get(SOURCE, ()):
+    for cell in content.cells.get(experiment.name, ()):
         charged = honest_cost(content, cell)
         if charged is None:
             continue
@@ -102,13 +106,14 @@ def points(content: Content) -> list[Point]:
             if place in levels or cell.status != "done":
                 continue
             levels.add(place)
-        found.append(Point(cell, charged, x))
-    return found if any(one.x is not None for one in found) else []
+        shown.append(Point(cell, charged, x))
+    return shown if any(point.x is not None for point in shown) else []
 
 
 def cost_range(content: Content, cells: Iterable[Cell]) -> tuple[Cost, Cost] | None:
     """The smallest and the largest honest cost of cells; DPMF's and PDPMF's differ between data sets."""
-    costs = [found for cell in cells if (found := honest_cost(content, cell)) is not None]
+    costs = [charged for cell in cells if (charged := honest_cost(content, cell)) is not None]
     if not costs:
         return None
-    return min(costs, key=lambda one: one.epsilon_at_delta), max(costs, key=lambda one: one.epsilon_at_delta)
+    costs.sort(key=lambda charged: charged.epsilon_at_delta)
+    return costs[0], costs[-1]

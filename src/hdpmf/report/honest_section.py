@@ -7,7 +7,7 @@ from typing import Any
 from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.chart_sections import both, cell_data
 from hdpmf.report.content import Content
-from hdpmf.report.honest import NAME, RATERS, SOURCE, Point, points, view_words
+from hdpmf.report.honest import NAME, RATERS, Point, points, view_words
 from hdpmf.report.markup import Html, tag
 from hdpmf.report.numbers import plain
 from hdpmf.report.pieces import scroller, section
@@ -15,12 +15,12 @@ from hdpmf.report.pieces import scroller, section
 TITLE = "Accuracy against honest epsilon"
 
 
-def honest_section(content: Content) -> Html:
-    """The figure and its numbers."""
-    found = points(content)
-    if not found:
-        return section("honest", TITLE, tag("p", f"Not run here: it takes the runs of {SOURCE}.", class_="empty"))
-    factors = list(dict.fromkeys(one.cell.factors for one in found))
+def honest_section(content: Content, absent: str = "Nothing here varies epsilon.") -> Html:
+    """The figure and its numbers; where there are none, the words of ``absent``."""
+    shown = points(content)
+    if not shown:
+        return section("honest", TITLE, tag("p", absent, class_="empty"))
+    factors = list(dict.fromkeys(point.cell.factors for point in shown))
     lead = (
         "The same runs as in the figure of accuracy against epsilon, moved to what a rating of weight 1 really costs "
         "against the recommender that the method has: one that sees every message, or, where the legend says so, only "
@@ -41,7 +41,7 @@ def honest_section(content: Content) -> Html:
         tag("p", class_="chartnote", role="note"),
         tag(
             "details", tag("summary", "All numbers of this figure"),
-            [_numbers(content, [one for one in found if one.cell.factors == k], k) for k in factors],
+            [_numbers(content, [point for point in shown if point.cell.factors == k], k) for k in factors],
             open=True, class_="numbers",
         ),
         id=NAME, class_="chart", data_figure=NAME,
@@ -49,16 +49,16 @@ def honest_section(content: Content) -> Html:
     return section("honest", TITLE, figure, lead=lead)
 
 
-def _numbers(content: Content, found: list[Point], factors: int) -> Html:
-    xs = list(dict.fromkeys(one.cell.x for one in found if one.x is not None))
+def _numbers(content: Content, shown: list[Point], factors: int) -> Html:
+    xs = list(dict.fromkeys(point.cell.x for point in shown if point.x is not None))
     heads = [tag("th", "Method", scope="col")]
     heads += [tag("th", f"nominal ε = {plain(x or 0.0)}", scope="col") for x in xs]
     bodies = []
     for dataset, title in content.dataset_titles.items():
-        here = [one for one in found if one.cell.dataset == dataset]
+        here = [point for point in shown if point.cell.dataset == dataset]
         rows = []
-        for method in dict.fromkeys(one.cell.method for one in here):
-            mine = {one.cell.x: one for one in here if one.cell.method == method}
+        for method in dict.fromkeys(point.cell.method for point in here):
+            mine = {point.cell.x: point for point in here if point.cell.method == method}
             first = next(iter(mine.values()))
             name = tag("th", first.cell.label, " ", tag("span", view_words(first.cost), class_="chip"), scope="row")
             if first.x is None:
@@ -73,20 +73,23 @@ def _numbers(content: Content, found: list[Point], factors: int) -> Html:
     return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{TITLE}, K = {factors}")
 
 
-def _honest(one: Point) -> Html:
+def _honest(point: Point) -> Html:
     """The cost, in full in an attribute."""
-    return tag("div", f"honest ε {one.cost.briefly()}", class_="theirs", data_honest=repr(one.cost.epsilon_at_delta))
+    text = f"honest ε {point.cost.briefly()}"
+    return tag("div", text, class_="theirs", data_honest=repr(point.cost.epsilon_at_delta))
 
 
 def honest_data(content: Content) -> list[dict[str, Any]]:
     """What the page's script draws; nothing where there are no points."""
-    found = points(content)
-    if not found:
+    shown = points(content)
+    if not shown:
         return []
     words: dict[str, dict[str, str]] = {}
-    for one in found:
-        why = f"{one.cost.in_numbers()} at nominal epsilon {plain(one.cell.x or 0.0)}; {one.cost.reason}"
-        words.setdefault(one.cell.method, {"words": view_words(one.cost), "why": why})
+    for point in shown:
+        charged = point.cost
+        why = f"{charged.in_numbers()} at nominal epsilon {plain(point.cell.x or 0.0)}; {charged.reason}"
+        words.setdefault(point.cell.method, {"words": view_words(charged), "why": why})
+    with_points = {point.cell.dataset for point in shown}
     return [
         {
             "name": NAME,
@@ -95,11 +98,11 @@ def honest_data(content: Content) -> list[dict[str, Any]]:
             "percent": False,
             "log": True,
             "free": True,
-            "xs": sorted({one.x for one in found if one.x is not None}),
-            "factors": list(dict.fromkeys(one.cell.factors for one in found)),
-            "datasets": [name for name in content.dataset_titles if any(one.cell.dataset == name for one in found)],
+            "xs": sorted({point.x for point in shown if point.x is not None}),
+            "factors": list(dict.fromkeys(point.cell.factors for point in shown)),
+            "datasets": [name for name in content.dataset_titles if name in with_points],
             "methods": list(words),
             "words": words,
-            "cells": [{**cell_data(one.cell), "x": one.x, "nominal": one.cell.x} for one in found],
+            "cells": [{**cell_data(point.cell), "x": point.x, "nominal": point.cell.x} for point in shown],
         }
     ]

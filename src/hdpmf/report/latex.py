@@ -1,13 +1,15 @@
-"""LaTeX tables in the paper's layout; they need the packages booktabs and multirow."""
+"""LaTeX tables; they need the packages booktabs and multirow."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
-from hdpmf.experiments import Cell, compare, table2
+from hdpmf.experiments import Cell, Experiment
 from hdpmf.report.content import Content, list_metrics
-from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, four, plain
+from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, four
 from hdpmf.report.pieces import slug
+from hdpmf.report.table_sections import lowest
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -19,21 +21,31 @@ _LISTS = (
     "the scale; coverage is the share of items in anybody's ten; -- where a method predicts the same for every item "
     "or nothing was measured."
 )
-_PUBLIC = (
-    " HDP-Sum and HDP-Bit use the public genres and years of MovieLens' films; without them: table\\_no\\_features."
-)
-_HEAD = "% Written by hdpmf paper report; needs \\usepackage{booktabs,multirow}.\n"
+_HEAD = "% Written by hdpmf; needs \\usepackage{booktabs,multirow}.\n"
+
+Emphasis = Callable[[Cell, str], tuple[bool, int]]
+"""Whether a cell's number for a measure is bold, and its stars."""
 
 
 def latex_files(content: Content) -> dict[str, bytes]:
-    """File names and contents."""
-    files = {"table2.tex": _table2()}
-    if content.datasets:
-        files["table1.tex"] = _table1(content)
+    """File names and contents: the data sets, and every table with its lowest errors in bold."""
+    tables = {"datasets": statistics_table(content)} if content.datasets else {}
     for name, cells in content.cells.items():
-        if content.experiments[name].kind == "table":
-            files[f"{name}.tex"] = accuracy_table(content, name, cells)
-    return {name: (_HEAD + text).encode() for name, text in files.items()}
+        experiment = content.experiments[name]
+        if experiment.kind == "table":
+            caption = f"{escape(experiment.title)}. Bold is the lowest error of its data set and K."
+            tables[name] = accuracy_table(experiment, cells, _lowest_bold(cells), caption)
+    return to_files(tables)
+
+
+def to_files(tables: Mapping[str, str]) -> dict[str, bytes]:
+    """Tables by name as files."""
+    return {f"{name}.tex": (_HEAD + text).encode() for name, text in tables.items()}
+
+
+def _lowest_bold(cells: list[Cell]) -> Emphasis:
+    best = lowest(cells)
+    return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
 
 
 def escape(text: str) -> str:
@@ -41,27 +53,37 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(char, char) for char in text if char.isprintable())
 
 
-def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
-    """A table like the paper's Table III, with every method that was run."""
-    experiment = content.experiments[name]
+def accuracy_table(
+    experiment: Experiment,
+    cells: list[Cell],
+    emphasis: Emphasis,
+    caption: str,
+    *,
+    note: str = "",
+    added: bool = False,
+) -> str:
+    """Methods down, measures and K across.
+
+    Args:
+        experiment: Whose table it is.
+        cells: Its cells.
+        emphasis: What is bold.
+        caption: What bold means, and what else there is to know.
+        note: The end of the caption.
+        added: Mark methods that the paper does not show with a dagger.
+    """
     factors = experiment.factors
     lists = list_metrics(cells)
     labels = {**METRIC_LABELS, **{metric: RANKING_LABELS[metric] for metric in lists}}
     columns = [(metric, k) for metric in labels for k in factors]
-    tests = {metric: compare(cells, "hdpmf", "pdpmf", metric) for metric in METRIC_LABELS}
     width = len(factors)
     spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in labels.values()]
     rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(labels))]
     heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
-    seeds = len(experiment.seeds)
     caption = (
-        f"Average and standard deviation of MSE and MAE on {seeds} repeated evaluations"
-        + (" (reduced run)" if experiment.quick else "")
-        + ". Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms PDPMF at 99\\% "
-        "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%. $^\\dagger$ not in "
-        "the paper. $\\epsilon$ is nominal, except $^\\ddagger$ proved, $^\\S$ no privacy at all."
-        + (_PUBLIC if name == "table3" else "")
-        + (_LISTS if lists else "")
+        f"Average and standard deviation of MSE and MAE on {len(experiment.seeds)} repeated evaluations"
+        f"{' (reduced run)' if experiment.quick else ''}. {caption} $\\epsilon$ is nominal, except $^\\ddagger$ "
+        f"proved, $^\\S$ no privacy at all.{note}{_LISTS if lists else ''}"
     )
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -82,23 +104,23 @@ def accuracy_table(content: Content, name: str, cells: list[Cell]) -> str:
                 if metric in lists:
                     numbers.append(_of_lists(mine[k], metric))
                     continue
-                test = tests[metric].get((dataset, k, None)) if method == "hdpmf" else None
-                ahead = test is not None and test.difference < 0
-                numbers.append(_number(mine[k], metric, strong=ahead, stars=0 if test is None else test.stars))
-            lines.append(f"    {title} & {_name(next(iter(mine.values())))} & {' & '.join(numbers)} \\\\")
+                strong, stars = emphasis(mine[k], metric)
+                numbers.append(_number(mine[k], metric, strong=strong, stars=stars))
+            name = _name(next(iter(mine.values())), added=added)
+            lines.append(f"    {title} & {name} & {' & '.join(numbers)} \\\\")
     lines += [
         "    \\bottomrule",
         "  \\end{tabular}",
-        f"  \\label{{tab:{slug(name.replace('_', '-'))}}}",
+        f"  \\label{{tab:{slug(experiment.name.replace('_', '-'))}}}",
         "\\end{table*}",
         "",
     ]
     return "\n".join(lines)
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: Cell, *, added: bool) -> str:
     status = "" if cell.claim is None else cell.claim.status
-    marks = ("" if cell.in_paper else "\\dagger") + {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
+    marks = ("\\dagger" if added and not cell.in_paper else "") + {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 
@@ -124,7 +146,8 @@ def _of_lists(cell: Cell, metric: str) -> str:
     return "--" if summary is None or not math.isfinite(summary.mean) else four(summary.mean)
 
 
-def _table1(content: Content) -> str:
+def statistics_table(content: Content) -> str:
+    """The counts of the data sets."""
     lines = [
         "\\begin{table}[tb!]", "  \\centering", "  \\caption{Statistics of datasets}",
         "  \\begin{tabular}{lllll}", "    \\toprule",
@@ -135,35 +158,3 @@ def _table1(content: Content) -> str:
         lines.append(f"    {escape(str(facts['title']))} & {counts} & {density(facts['density'])} \\\\")
     lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{statistics}", "\\end{table}", ""]
     return "\n".join(lines)
-
-
-def _table2() -> str:
-    lines = [
-        "\\begin{table}[htbp]", "  \\centering",
-        "  \\caption{Privacy specification parameters and their default values. con, mod, lib mean conservative, "
-        "moderate and liberal.}",
-        "  \\begin{tabular}{llllll}", "    \\toprule",
-        "    & group & ratio & default & weight & default \\\\",
-    ]  # fmt: skip
-    side = ""
-    for row in table2():
-        first = ""
-        if row.side != side:
-            side = row.side
-            lines.append("    \\midrule")
-            first = f"\\multirow{{3}}{{*}}{{{side}}}"
-        weights = plain(row.low) if row.low == row.high else f"[{plain(row.low)},{plain(row.high)})"
-        lines.append(
-            f"    {first} & {escape(row.group[:3])} & ${_formula(row.ratio_name)}$ & ${plain(row.ratio)}$ & "
-            f"${_formula(row.weight_name)}$ & ${weights}$ \\\\"
-        )
-    lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{privacy}", "\\end{table}", ""]
-    return "\n".join(lines)
-
-
-def _formula(text: str) -> str:
-    """epsilon_uc as LaTeX has it."""
-    words = text.replace("epsilon", "\\epsilon")
-    for low in ("uc", "um", "ul", "ic", "im", "il"):
-        words = words.replace(f"_{low}", f"_{{{low}}}")
-    return words

@@ -2,54 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
+from typing import Any
 
-from hdpmf.report.chart_sections import chart_data, charts_section
 from hdpmf.report.content import Content
-from hdpmf.report.findings import findings
-from hdpmf.report.honest_section import honest_data, honest_section
 from hdpmf.report.markup import Child, Html, csp_hash, data_block, join, tag
-from hdpmf.report.numbers import counted, duration, words
-from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
-from hdpmf.report.table_sections import claims_section, facts_section, order_section, table3_section
-
-TITLE = "Heterogeneous differential privacy matrix factorization: the evaluation, run again"
-
-_SECTIONS = (
-    ("table3", "Table III"),
-    ("epsilon", "What epsilon stands on"),
-    ("honest", "Honest epsilon"),
-    ("order", "Order of methods"),
-    ("figures", "Figures"),
-    ("facts", "Tables I and II"),
-    ("tuning", "Hyper-parameters"),
-    ("again", "Run it again"),
-    ("runs", "Runs"),
-)
+from hdpmf.report.numbers import METRIC_LABELS, counted, duration, words
 
 
-def render(content: Content) -> str:
-    """The page."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says.
+
+    Attributes:
+        kind: What sort of report it is, above the title.
+        title: The headline.
+        findings: Sentences made from the numbers.
+        sections: The parts: name in the navigation, and the part itself, by its anchor.
+        charts: What the page's script draws (see `chart_data`).
+    """
+
+    kind: str
+    title: str
+    findings: Sequence[str]
+    sections: Mapping[str, tuple[str, Html]]
+    charts: dict[str, Any]
+
+
+def render(content: Content, page: Page) -> str:
+    """The page as one file."""
     style = _asset("report.css")
     script = "".join(_asset(name) for name in ("scales.js", "charts.js", "report.js"))
-    data = chart_data(content)
-    data["figures"] = [*honest_data(content), *data["figures"]]
     body = [
-        _header(content),
+        _header(content, page),
         _controls(content),
-        tag(
-            "main",
-            table3_section(content),
-            claims_section(content),
-            honest_section(content),
-            order_section(content),
-            charts_section(content),
-            facts_section(content),
-            tuning_section(content),
-            environment_section(content),
-            runs_section(content),
-        ),
+        tag("main", [part for _, part in page.sections.values()]),
     ]
     # Hashes let exactly this script and this style in, and nothing that a name in the results might bring along.
     policy = (
@@ -57,11 +47,11 @@ def render(content: Content) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     return Template(_asset("page.html")).substitute(
-        title=join(TITLE),
+        title=join(page.title),
         policy=join(policy),
         style=style,
         body=join(body),
-        data=data_block(data),
+        data=data_block(page.charts),
         script=script,
     )
 
@@ -70,10 +60,10 @@ def _asset(name: str) -> str:
     return files("hdpmf.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _header(content: Content) -> Html:
+def _header(content: Content, page: Page) -> Html:
     titles = list(content.dataset_titles.values())
-    seconds = sum(session.seconds or 0.0 for session in content.sessions)
-    last = content.sessions[-1].at[:10] if content.sessions else ""
+    seconds = sum(command.seconds or 0.0 for command in content.commands)
+    last = content.commands[-1].at[:10] if content.commands else ""
     facts = [
         words(titles),
         counted(content.n_runs, "run"),
@@ -88,14 +78,14 @@ def _header(content: Content) -> Html:
         text = "Some runs are missing or failed; what is not there is marked and nothing stands in for it."
         notices.append(tag("p", text, class_="notice"))
     notices += [tag("p", text, class_="notice") for text in content.problems]
-    links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name in _SECTIONS]
+    links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, (name, _) in page.sections.items()]
     return tag(
         "header",
-        tag("p", "hdpmf reproduction report", class_="eyebrow"),
-        tag("h1", TITLE),
-        tag("p", " · ".join(one for one in facts if one), class_="facts-line"),
+        tag("p", page.kind, class_="eyebrow"),
+        tag("h1", page.title),
+        tag("p", " · ".join(filter(None, facts)), class_="facts-line"),
         notices,
-        tag("ol", [tag("li", _unbroken(sentence)) for sentence in findings(content)], class_="findings", id="findings"),
+        tag("ol", [tag("li", _unbroken(sentence)) for sentence in page.findings], class_="findings", id="findings"),
         tag("nav", tag("ul", links), aria_label="sections"),
     )  # fmt: skip
 
@@ -107,7 +97,7 @@ def _unbroken(sentence: str) -> str:
 
 def _controls(content: Content) -> Html:
     """Which measure, K and data set the tables and figures show; without JavaScript they show all."""
-    measures = [_radio("metric", name, label) for name, label in (("mse", "MSE"), ("mae", "MAE"))]
+    measures = [_radio("metric", name, label) for name, label in METRIC_LABELS.items()]
     sizes = [_radio("k", str(k), f"K = {k}") for k in content.factors]
     options = [tag("option", "All data sets", value="")]
     options += [tag("option", title, value=name) for name, title in content.dataset_titles.items()]

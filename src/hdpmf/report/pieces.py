@@ -12,16 +12,6 @@ from hdpmf.report.markup import Child, Html, number_attribute, tag
 from hdpmf.report.numbers import four, plain
 
 GREEK = {"epsilon": "ε", "lambda": "λ"}
-MARK_SIGNS = {
-    "reproduced": "✓",
-    "close": "≈",
-    "different": "✗",
-    "not comparable": "–",
-    "diverged": "∞",
-    "failed": "!",
-    "incomplete": "…",
-    "not run": "○",
-}
 STATUS_WORDS = {"none": "no privacy", "nominal": "nominal", "proved": "proved"}
 
 
@@ -56,13 +46,6 @@ def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0, nar
     return shown
 
 
-def mark(word: str, *, short: bool = False) -> Html:
-    """How a number compares, as sign and word, so that colour is never all there is; short hides the word."""
-    text = tag("span", word, class_="hidden" if short else None)
-    sign = tag("span", MARK_SIGNS[word], aria_hidden="true")
-    return tag("span", sign, " ", text, class_=f"mark {slug(word)}", title=word if short else None)
-
-
 def claim_chip(claim: Claim | None, *, with_epsilon: bool = True) -> Html:
     """What an epsilon stands on, short."""
     if claim is None:
@@ -77,10 +60,10 @@ def table(
     head: Sequence[Child], rows: Iterable[Sequence[Child]], *, class_: str = "", label: str = "", numeric: int = 99
 ) -> Html:
     """A plain table in a container of its own that scrolls; columns from ``numeric`` on are aligned right."""
-    header = tag("tr", [tag("th", one, scope="col", class_=_side(i, numeric)) for i, one in enumerate(head)])
+    header = tag("tr", [tag("th", text, scope="col", class_=_side(i, numeric)) for i, text in enumerate(head)])
     body = [
-        tag("tr", [tag("th" if i == 0 else "td", one, scope="row" if i == 0 else None, class_=_side(i, numeric))
-                   for i, one in enumerate(row)])
+        tag("tr", [tag("th" if i == 0 else "td", entry, scope="row" if i == 0 else None, class_=_side(i, numeric))
+                   for i, entry in enumerate(row)])
         for row in rows
     ]  # fmt: skip
     return scroller(tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label)

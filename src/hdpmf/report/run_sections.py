@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 
 from hdpmf.experiments import Cell, Measured
-from hdpmf.report.content import Content, Tuned, anchor, grid_anchor
+from hdpmf.report.content import Content, TunedGrid, anchor, grid_anchor
 from hdpmf.report.markup import Child, Html, number_attribute, tag
 from hdpmf.report.numbers import METRIC_LABELS, counted, duration, four, plain
 from hdpmf.report.pieces import number, scroller, section, table
@@ -21,10 +22,10 @@ def tuning_section(content: Content) -> Html:
     titles = content.dataset_titles
     boxes = []
     for dataset, title in titles.items():
-        here = [one for one in content.tuned if one.place.dataset == dataset]
+        here = [tuned for tuned in content.tuned if tuned.place.dataset == dataset]
         if here:
             summary = tag("summary", f"All combinations on {title}")
-            boxes.append(tag("details", summary, [_grid(content, one) for one in here], data_dataset=dataset))
+            boxes.append(tag("details", summary, [_grid(content, tuned) for tuned in here], data_dataset=dataset))
     return section(
         "tuning", "Chosen hyper-parameters", _choices(content), boxes,
         lead="By cross-validation on the training part: the combination with the lowest mean squared error over the "
@@ -35,31 +36,30 @@ def tuning_section(content: Content) -> Html:
 def _choices(content: Content) -> Html:
     """The winners: methods down, data sets across."""
     labels, titles = content.method_labels, content.dataset_titles
-    rows: dict[tuple[str, int, tuple[float, ...]], dict[str, Tuned]] = {}
-    for one in content.tuned:
+    rows: dict[tuple[str, int, tuple[float, ...]], dict[str, TunedGrid]] = {}
+    for tuned in content.tuned:
         # Experiments with grids of their own get lines of their own.
-        tried = tuple(value for row in one.grid for value in row.values.values())
-        rows.setdefault((one.place.method, one.place.factors, tried), {})[one.place.dataset] = one
-    used = [name for name in titles if any(name in found for found in rows.values())]
+        tried = tuple(value for row in tuned.grid for value in row.values.values())
+        rows.setdefault((tuned.place.method, tuned.place.factors, tried), {})[tuned.place.dataset] = tuned
+    used = [name for name in titles if any(name in grids for grids in rows.values())]
     body = []
-    for (method, factors, _), found in rows.items():
-        first = next(iter(found.values()))
+    for (method, factors, _), grids in rows.items():
         cells: list[Child] = [f"{labels.get(method, method)}, K = {factors}"]
         for name in used:
-            one_here = found.get(name)
-            if one_here is None:
+            grid = grids.get(name)
+            if grid is None:
                 cells.append("–")
-            elif one_here.best is None:
+            elif grid.best is None:
                 cells.append(tag("span", "open", class_="none"))
             else:
-                link = f"#{grid_anchor(one_here, one_here.best)}"
-                cells.append(tag("a", _values(one_here.best), class_="number", href=link))
-        body.append((*cells, _tried(first)))
+                link = f"#{grid_anchor(grid, grid.best)}"
+                cells.append(tag("a", _values(grid.best.values), class_="number", href=link))
+        body.append((*cells, _tried(next(iter(grids.values())))))
     heads = ("Method", *(titles[name] for name in used), "Tried")
     return table(heads, body, label="chosen hyper-parameters", class_="choices")
 
 
-def _tried(tuned: Tuned) -> str:
+def _tried(tuned: TunedGrid) -> str:
     values: dict[str, list[float]] = defaultdict(list)
     for row in tuned.grid:
         for name, value in row.values.items():
@@ -68,26 +68,24 @@ def _tried(tuned: Tuned) -> str:
     return "; ".join(f"{_SHORT_NAMES.get(name, name)} {', '.join(map(plain, all_))}" for name, all_ in values.items())
 
 
-def _values(row: Measured | None) -> str:
-    if row is None:
-        return "open"
-    return " ".join(f"{_SHORT_NAMES.get(name, name)} {plain(value)}" for name, value in row.values.items())
+def _values(values: Mapping[str, float]) -> str:
+    return " ".join(f"{_SHORT_NAMES.get(name, name)} {plain(value)}" for name, value in values.items())
 
 
-def _grid(content: Content, tuned: Tuned) -> Html:
+def _grid(content: Content, tuned: TunedGrid) -> Html:
     place = tuned.place
     label = content.method_labels.get(place.method, place.method)
     rows = []
     for row in tuned.grid:
         best = tuned.best is not None and row.values == tuned.best.values
-        rows.append((_values(row), _grid_number(tuned, row, best=best), "chosen" if best else ""))
+        rows.append((_values(row.values), _grid_number(tuned, row, best=best), "chosen" if best else ""))
     users = tag("p", f"used by {', '.join(tuned.experiments)}", class_="partial users")
     return tag("div", tag("h4", f"{label}, K = {place.factors}"), users,
                table(("Combination", "MSE", ""), rows, label=f"grid of {label}", numeric=1, class_="grid"),
                class_="gridbox")  # fmt: skip
 
 
-def _grid_number(tuned: Tuned, row: Measured, *, best: bool) -> Html:
+def _grid_number(tuned: TunedGrid, row: Measured, *, best: bool) -> Html:
     link = f"#{grid_anchor(tuned, row)}"
     if not math.isfinite(row.mse):
         word = "not run" if row.status == "missing" else row.status
@@ -104,17 +102,16 @@ def runs_section(content: Content) -> Html:
         groups: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
             groups[cell.dataset].append(cell)
-        for dataset, found in groups.items():
+        for dataset, group in groups.items():
             seeds = content.experiments[name].seeds
-            rows = [_run_row(content, cell, seeds) for cell in found]
-            head = [tag("th", one, scope="col") for one in ("Cell", "MSE", "MAE", "Chosen", "Seed · run · MSE · MAE")]
+            rows = [_run_row(content, cell, seeds) for cell in group]
+            head = [tag("th", text, scope="col") for text in ("Cell", "MSE", "MAE", "Chosen", "Seed · run · MSE · MAE")]
             body = tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="runs")
             summary = tag(
-                "summary", f"{name}, {titles[dataset]} ", tag("span", _count(content, found), class_="partial")
+                "summary", f"{name}, {titles[dataset]} ", tag("span", _count(content, group), class_="partial")
             )
             parts.append(tag("details", summary, scroller(body, f"runs of {name}"), class_="runbox"))
-    for one in content.tuned:
-        parts.append(_cv_box(content, one))
+    parts += [_cv_box(content, tuned) for tuned in content.tuned]
     return section(
         "runs", "Runs", parts,
         lead="One line per number: its seeds, the identity of each run in results.sqlite, and what it measured.",
@@ -130,7 +127,7 @@ def _count(content: Content, cells: list[Cell]) -> str:
 
 def _run_row(content: Content, cell: Cell, seeds: tuple[int, ...]) -> Html:
     place = f"{cell.label}, K = {cell.factors}" + ("" if cell.x is None else f", at {plain(cell.x)}")
-    chosen = " ".join(f"{_SHORT_NAMES.get(key, key)} {plain(value)}" for key, value in cell.hyperparameters.items())
+    chosen = _values(cell.hyperparameters)
     lines = [_run_line(content, seed, run) for seed, run in zip(seeds, cell.run_ids, strict=False)]
     listed: Child = tag("ul", lines) if lines else "its hyper-parameters are not chosen yet"
     return tag(
@@ -153,7 +150,7 @@ def _run_line(content: Content, mark: int | str, run: str) -> Html:
     return tag("li", head, values)
 
 
-def _cv_box(content: Content, tuned: Tuned) -> Html:
+def _cv_box(content: Content, tuned: TunedGrid) -> Html:
     place = tuned.place
     label = content.method_labels.get(place.method, place.method)
     rows = []
@@ -161,10 +158,10 @@ def _cv_box(content: Content, tuned: Tuned) -> Html:
         lines = [_run_line(content, fold, run) for fold, run in enumerate(row.run_ids)]
         mean = four(row.mse) if math.isfinite(row.mse) else row.status
         rows.append(
-            tag("tr", tag("th", _values(row), scope="row"), tag("td", mean), tag("td", tag("ul", lines)),
+            tag("tr", tag("th", _values(row.values), scope="row"), tag("td", mean), tag("td", tag("ul", lines)),
                 id=grid_anchor(tuned, row))
         )  # fmt: skip
-    head = tag("tr", [tag("th", one, scope="col") for one in ("Combination", "MSE", "Fold · run · MSE · MAE")])
+    head = tag("tr", [tag("th", text, scope="col") for text in ("Combination", "MSE", "Fold · run · MSE · MAE")])
     title = f"cross-validation of {label}, K = {place.factors}, {content.dataset_titles[place.dataset]} "
     ids = [run for row in tuned.grid for run in row.run_ids]
     note = tag("span", counted(sum(run in content.results for run in ids), "run"), class_="partial")
@@ -176,28 +173,28 @@ def environment_section(content: Content) -> Html:
     """Commands, machine, seeds."""
     commands = [
         (
-            tag("code", one.command or "(called from Python)"),
-            one.at[:16].replace("T", " ") + " UTC",
-            f"{one.jobs} × {one.backend}" if one.jobs else "–",
-            "–" if one.runs is None else f"{one.runs:,}",
-            duration(one.seconds),
-            one.reason,
+            tag("code", command.line or "(called from Python)"),
+            command.at[:16].replace("T", " ") + " UTC",
+            f"{command.jobs} × {command.backend}" if command.jobs else "–",
+            "–" if command.runs is None else f"{command.runs:,}",
+            duration(command.seconds),
+            command.reason,
         )
-        for one in content.sessions
+        for command in content.commands
     ]
     settings = [
         (
-            one.name,
-            ", ".join(map(str, one.seeds)),
-            str(one.epochs),
-            plain(one.epsilon),
-            one.solver,
-            f"{one.split.kind}, {one.tuning.folds} folds" + (", quick" if one.quick else ""),
+            experiment.name,
+            ", ".join(map(str, experiment.seeds)),
+            str(experiment.epochs),
+            plain(experiment.epsilon),
+            experiment.solver,
+            f"{experiment.split.kind}, {experiment.tuning.folds} folds" + (", quick" if experiment.quick else ""),
         )
-        for one in content.experiments.values()
-        if one.has_runs
+        for experiment in content.experiments.values()
+        if experiment.has_runs
     ]
-    last = content.sessions[-1].environment if content.sessions else {}
+    last = content.commands[-1].environment if content.commands else {}
     versions = sorted({result.version for result in content.results.values() if result.version})
     facts = [tag("div", tag("dt", key), tag("dd", str(value))) for key, value in last.items()]
     if versions:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from hdpmf.errors import StorageError
+from hdpmf.experiments import Experiment
 from hdpmf.files import atomic_write
-from hdpmf.report.content import read_content
+from hdpmf.report.chart_sections import chart_data, charts_section
+from hdpmf.report.content import Content, read_content
 from hdpmf.report.csv_files import csv_files
 from hdpmf.report.figures import figure_files
-from hdpmf.report.findings import count_marks, findings
+from hdpmf.report.findings import findings
+from hdpmf.report.honest import points
+from hdpmf.report.honest_section import honest_data, honest_section
 from hdpmf.report.latex import latex_files
-from hdpmf.report.page import render
+from hdpmf.report.numbers import words
+from hdpmf.report.page import Page, render
+from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
+from hdpmf.report.table_sections import claims_section, datasets_section, tables_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,6 @@ class Written:
         folder: Where it is.
         files: Paths of its files, relative to the folder.
         findings: The headline, in sentences.
-        marks: How many numbers of Table III got each mark.
         missing: Cells without a complete result.
         problems: What could not be read.
     """
@@ -32,13 +39,12 @@ class Written:
     folder: Path
     files: tuple[str, ...]
     findings: tuple[str, ...]
-    marks: dict[str, int]
     missing: int
     problems: tuple[str, ...]
 
 
 def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Written:
-    """Turn the results in a folder into a report. The same results give the same bytes.
+    """Turn the results in a folder into a report on the experiments in it. The same results give the same bytes.
 
     Args:
         results: The folder with ``results.sqlite``.
@@ -49,11 +55,52 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Writ
         StorageError: Results that cannot be read, or a folder that cannot be written.
     """
     content = read_content(results)
+    figures = figure_files(content, _with_runs(content))
+    return write_files(out, content, experiment_page(content), csv_files(content), latex_files(content), figures)
+
+
+def experiment_page(content: Content) -> Page:
+    """What the page says about any experiments."""
+    shown = _with_runs(content)
+    tables = [experiment for experiment in shown if experiment.vary is None]
+    data = chart_data(content, shown)
+    data["figures"] = [*honest_data(content), *data["figures"]]
+    sections = {
+        "tables": ("Errors", tables_section(content, tables)) if tables else None,
+        "epsilon": ("What epsilon stands on", claims_section(content)),
+        "honest": ("Honest epsilon", honest_section(content)) if points(content) else None,
+        "figures": ("Figures", charts_section(content, shown, {})),
+        "data": ("Data sets", datasets_section(content)),
+        "tuning": ("Hyper-parameters", tuning_section(content)) if content.tuned else None,
+        "again": ("Run it again", environment_section(content)),
+        "runs": ("Runs", runs_section(content)),
+    }
+    return Page(
+        kind="hdpmf experiment report",
+        title=words([experiment.title for experiment in content.experiments.values()]),
+        findings=findings(content),
+        sections={anchor: part for anchor, part in sections.items() if part is not None},
+        charts=data,
+    )
+
+
+def _with_runs(content: Content) -> list[Experiment]:
+    return [experiment for experiment in content.experiments.values() if experiment.has_runs]
+
+
+def write_files(
+    out: str | PathLike[str],
+    content: Content,
+    page: Page,
+    csv: Mapping[str, bytes],
+    latex: Mapping[str, bytes],
+    figures: Mapping[str, bytes],
+) -> Written:
+    """Write a page and the files beside it, by their names."""
     folder = Path(out)
-    files: dict[str, bytes] = {"index.html": render(content).encode()}
-    files |= {f"csv/{name}": data for name, data in csv_files(content).items()}
-    files |= {f"latex/{name}": data for name, data in latex_files(content).items()}
-    files |= {f"figures/{name}": data for name, data in figure_files(content).items()}
+    files: dict[str, bytes] = {"index.html": render(content, page).encode()}
+    for kind, parts in (("csv", csv), ("latex", latex), ("figures", figures)):
+        files |= {f"{kind}/{name}": data for name, data in parts.items()}
     for parent in sorted({str(Path(name).parent) for name in files}):
         try:
             (folder / parent).mkdir(parents=True, exist_ok=True)
@@ -63,11 +110,5 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Writ
             ) from error
     for name, data in files.items():
         atomic_write(folder / name, data)
-    return Written(
-        folder,
-        tuple(files),
-        tuple(findings(content)),
-        count_marks(content),
-        sum(cell.status in ("missing", "failed") for cell in content.all_cells),
-        tuple(content.problems),
-    )
+    missing = sum(cell.status in ("missing", "failed") for cell in content.all_cells)
+    return Written(folder, tuple(files), tuple(page.findings), missing, tuple(content.problems))

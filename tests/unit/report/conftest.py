@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.experiments import Experiment, Run, Store, paper, published
+from hdpmf import paper
+from hdpmf.experiments import Experiment, Run, Store
 from hdpmf.experiments.runner import final_runs, tuning_runs
 from hdpmf.experiments.store import Claim, Result
 from hdpmf.models import make_model
+from hdpmf.paper import published
 
 FACTS = {
     "ml-100k": ("ML-100K", 943, 1682, 100_000),

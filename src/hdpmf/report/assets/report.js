@@ -134,13 +134,13 @@
   function apply() {
     close();
     for (const node of document.querySelectorAll("[data-metric]")) {
-      if (node.closest("#table3-table") && !node.matches("a")) {
+      if (node.closest("table.accuracy") && !node.matches("a")) {
         const other = node.dataset.k !== undefined && Number(node.dataset.k) !== state.k;
         node.classList.toggle("off", node.dataset.metric !== state.metric || other);
         if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
       } else if (node.matches("div")) node.hidden = node.dataset.metric !== state.metric;
     }
-    for (const node of document.querySelectorAll("#table3-table [data-list]")) {
+    for (const node of document.querySelectorAll("table.accuracy [data-list]")) {
       node.classList.toggle("off", node.dataset.k !== undefined && Number(node.dataset.k) !== state.k);
       if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
     }
@@ -154,8 +154,9 @@
   function fitGroup(node) {
     node.dataset.span = node.dataset.span || node.colSpan;
     node.colSpan = phone.matches ? 1 : Number(node.dataset.span);
-    const lists = document.querySelectorAll("#table3-table th.group[data-list]").length;
-    for (const head of document.querySelectorAll("#table3-table tr.dataset th")) {
+    const table = node.closest("table");
+    const lists = table.querySelectorAll("th.group[data-list]").length;
+    for (const head of table.querySelectorAll("tr.dataset th")) {
       head.dataset.span = head.dataset.span || head.colSpan;
       head.colSpan = phone.matches ? 2 + lists : Number(head.dataset.span);
     }

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hdpmf.experiments import Cell, PairedTest, compare, paired_test, published
+from hdpmf.experiments import Cell, PairedTest, compare, paired_test
+from hdpmf.paper import published
 from hdpmf.report.content import Content
 from hdpmf.report.numbers import METRIC_LABELS
 
@@ -55,7 +56,7 @@ class Duel:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PaperStatement:
     """A sentence of the paper, counted.
 
     Attributes:
@@ -93,44 +94,39 @@ def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
 
 def reversals(content: Content) -> list[Reversal]:
     """Every pair of Table III whose order is not the paper's."""
-    found = []
+    turned = []
     for metric, ahead, behind in paper_pairs(content):
         if behind.metrics[metric].mean < ahead.metrics[metric].mean:
             test = paired_test(behind.metrics[metric].values, ahead.metrics[metric].values)
-            found.append(Reversal(metric, behind, ahead, test))
-    return found
+            turned.append(Reversal(metric, behind, ahead, test))
+    return turned
 
 
-def duels(content: Content) -> list[Duel]:
-    """HDPMF against PDPMF everywhere in Table III."""
-    cells = content.cells.get("table3", [])
+def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
+    """HDPMF against PDPMF everywhere in a table, by measure, data set and K."""
     by_place = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
-    found = []
+    tests = {}
     for metric in METRIC_LABELS:
         for (dataset, factors, _), test in compare(cells, "hdpmf", "pdpmf", metric).items():
             first, second = by_place["hdpmf", dataset, factors], by_place["pdpmf", dataset, factors]
-            ours, theirs = first.metrics[metric].mean, second.metrics[metric].mean
             paper = published.table3(dataset, "hdpmf", factors, metric)
-            other = published.table3(dataset, "pdpmf", factors, metric)
-            paper_gain = None if paper is None or other is None else 1 - paper.mean / other.mean
-            found.append(
-                Duel(
-                    metric,
-                    first,
-                    second,
-                    1 - ours / theirs,
-                    paper_gain,
-                    0 if paper is None else paper.stars,
-                    paper is not None and paper.comparable,
-                    test,
-                )
+            rival = published.table3(dataset, "pdpmf", factors, metric)
+            tests[metric, dataset, factors] = Duel(
+                metric=metric,
+                first=first,
+                second=second,
+                gain=1 - first.metrics[metric].mean / second.metrics[metric].mean,
+                paper_gain=None if paper is None or rival is None else 1 - paper.mean / rival.mean,
+                paper_stars=0 if paper is None else paper.stars,
+                comparable=paper is not None and paper.comparable,
+                test=test,
             )
-    return found
+    return tests
 
 
-def statements(content: Content) -> list[Statement]:
+def statements(content: Content) -> list[PaperStatement]:
     """What the paper's text says about its experiments, checked point by point."""
-    rows = [
+    return [
         _pairs(
             content, "table3", [("hdpmf", "pdpmf")], ("mse", "mae"), "all",
             "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.", "Table III",
@@ -159,7 +155,6 @@ def statements(content: Content) -> list[Statement]:
             "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.", "Figure: ablation",
         ),
     ]  # fmt: skip
-    return rows
 
 
 def _pairs(
@@ -171,7 +166,7 @@ def _pairs(
     text: str,
     where: str,
     spared: str | None = None,
-) -> Statement:
+) -> PaperStatement:
     """Count where the first of each pair has the smaller error. A diverged method counts as infinitely bad."""
     cells = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell
@@ -193,10 +188,10 @@ def _pairs(
                 exceptions.append(_place(metric, cell, other, show_metric=len(metrics) > 1))
                 excused += spared is not None and cell.dataset.startswith(spared)
     enough = holds + excused == places if claim == "all" else holds > places / 2
-    return Statement(text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places))
+    return PaperStatement(text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places))
 
 
-def _sparser(content: Content) -> Statement:
+def _sparser(content: Content) -> PaperStatement:
     """Whether all of the paper's methods get worse with every step to sparser data."""
     cells = [c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper]
     cells.sort(key=lambda cell: (cell.dataset, cell.method, cell.factors, cell.x or 0.0))
@@ -211,7 +206,7 @@ def _sparser(content: Content) -> Statement:
             holds += 1
         else:
             exceptions.append(f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}")
-    return Statement(
+    return PaperStatement(
         "The performance of all three methods degrades when the data set becomes sparser.",
         "Figure: sparsity", holds, places, tuple(exceptions), _verdict(holds == places, holds, places),
     )  # fmt: skip
@@ -232,5 +227,5 @@ def _place(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
     if show_metric:
         parts.append(METRIC_LABELS[metric])
     ours, theirs = cell.metrics[metric].mean, other.metrics[metric].mean
-    values = [f"{one:.4f}" if math.isfinite(one) else "diverged" for one in (ours, theirs)]
+    values = [f"{error:.4f}" if math.isfinite(error) else "diverged" for error in (ours, theirs)]
     return f"{', '.join(parts)}: {cell.label} {values[0]}, {other.label} {values[1]}"

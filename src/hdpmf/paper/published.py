@@ -6,7 +6,7 @@ import math
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ REPRODUCED, CLOSE = 0.05, 0.10
 """Relative differences up to which a number counts as reproduced, or as close."""
 
 
-class Published(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number of Table III.
 
     Attributes:
@@ -45,52 +45,24 @@ class PublishedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slips: tuple[str, ...] = ()
 
 
-class _Row3(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    dataset: str
-    method: str
-    mse_10: Published
-    mse_5: Published
-    mae_10: Published
-    mae_5: Published
-
-
-class _Table1(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reference: str
-    rows: tuple[PublishedDataset, ...]
-
-
-class _Table2(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reference: str
-    values: dict[str, float]
-
-
-class _Table3(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reference: str
-    rows: tuple[_Row3, ...]
-
-
-class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    table1: _Table1
-    table2: _Table2
-    table3: _Table3
+@cache
+def _table(name: str) -> Any:
+    text = files("hdpmf.paper").joinpath("published.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)[name]
 
 
 @cache
-def _tables() -> _Tables:
-    text = files("hdpmf.experiments.paper").joinpath("published.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _Tables)
-
-
 def table1() -> tuple[PublishedDataset, ...]:
     """Statistics of the data sets, as printed."""
-    return _tables().table1.rows
+    return msgspec.convert(_table("table1")["rows"], tuple[PublishedDataset, ...])
 
 
 def table2() -> dict[str, float]:
     """The default privacy specification, as printed, by the paper's names."""
-    return dict(_tables().table2.values)
+    return msgspec.convert(_table("table2")["values"], dict[str, float])
 
 
+@cache
 def table3(dataset: str, method: str, factors: int, metric: str) -> Published | None:
     """A number of Table III; None where the paper has none.
 
@@ -100,14 +72,12 @@ def table3(dataset: str, method: str, factors: int, metric: str) -> Published | 
         factors: 10 or 5.
         metric: ``mse`` or ``mae``.
     """
-    table = _tables().table3
-    if factors not in (10, 5) or metric not in ("mse", "mae"):
-        return None
+    table = _table("table3")
     wanted = "yelp" if dataset == "yelp-sample" else dataset
-    for row in table.rows:
-        if (row.dataset, row.method) == (wanted, method):
-            number: Published = getattr(row, f"{metric}_{factors}")
-            return msgspec.structs.replace(number, reference=table.reference, comparable=dataset == wanted)
+    for row in table["rows"]:
+        if (row["dataset"], row["method"]) == (wanted, method) and f"{metric}_{factors}" in row:
+            number = msgspec.convert(row[f"{metric}_{factors}"], Published)
+            return msgspec.structs.replace(number, reference=table["reference"], comparable=dataset == wanted)
     return None
 
 
