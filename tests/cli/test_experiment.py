@@ -49,6 +49,20 @@ def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Pat
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
 
 
+def test_a_report_on_the_users_own_experiment(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
+    (tmp_path / "own.toml").write_text(SPEC)
+    call("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
+    told = call("experiment", "report", tmp_path / "report", "--results", tmp_path / "out")
+    assert told.code == 0, told.err
+    assert "The lowest MSE has" in told.out
+    assert "HDPMF: nominal" in told.out
+    fields = call("experiment", "report", tmp_path / "report", "--results", tmp_path / "out", "--json").json
+    assert "csv/own.csv" in fields["files"]
+    assert "marks" not in fields
+    assert "Ratings of my own" in (tmp_path / "report" / "index.html").read_text()
+
+
 def test_a_wrong_file_is_one_line(call: Call, tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text("name = 3")
     for path in (tmp_path / "wrong.toml", tmp_path / "absent.toml"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.experiments import paper
+from hdpmf import paper
 
 from .conftest import Call
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from browser import Browser, find_chromium
 
-from hdpmf.experiments import Store, paper, resolve, run_experiments
+from hdpmf import paper
+from hdpmf.experiments import Store, resolve, run_experiments
 from hdpmf.experiments.spec import DataOptions
+from hdpmf.paper.report import write_paper_report
 from hdpmf.ratings import synthetic_world
-from hdpmf.report import write_report
 
 WORLD = {"n_users": 40, "n_items": 30, "n_ratings": 900}
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
@@ -38,7 +39,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files |= places
     with Store(folder / "results", create=True) as store:
         run_experiments(experiments, store, files=files, n_jobs=1, command="hdpmf paper run --quick")
-    write_report(folder / "results", folder / "report")
+    write_paper_report(folder / "results", folder / "report")
     return folder / "report" / "index.html"
 
 

@@ -6,7 +6,7 @@ from os import PathLike
 
 from hdpmf.experiments import Experiment
 from hdpmf.paper import NAMES
-from hdpmf.paper.files import paper_csv, paper_latex
+from hdpmf.paper.exports import paper_csv, paper_latex
 from hdpmf.paper.findings import count_marks, findings
 from hdpmf.paper.sections import facts_section, order_section, table3_section
 from hdpmf.report.chart_sections import chart_data, charts_section
@@ -47,20 +47,20 @@ def write_paper_report(results: str | PathLike[str], out: str | PathLike[str]) -
         What was written, and how many numbers of Table III got each mark.
     """
     content = read_content(results, NAMES)
-    figures = figure_files(content, _charts(content))
+    figures = figure_files(content, charts(content))
     written = write_files(out, content, paper_page(content), paper_csv(content), paper_latex(content), figures)
     return written, count_marks(content)
 
 
 def paper_page(content: Content) -> Page:
     """What the page says about the paper."""
-    charts = _charts(content)
+    shown = charts(content)
     absent = [
         tag("p", f"Not run here: the figure of {words} ({name}).", class_="empty")
         for name, words in _FIGURES.items()
         if name not in content.experiments
     ]
-    data = chart_data(content, charts)
+    data = chart_data(content, shown)
     data["figures"] = [*honest_data(content), *data["figures"]]
     honest = honest_section(content, "Not run here: it takes the runs of figure_epsilon.")
     return Page(
@@ -72,7 +72,7 @@ def paper_page(content: Content) -> Page:
             "epsilon": ("What epsilon stands on", claims_section(content)),
             "honest": ("Honest epsilon", honest),
             "order": ("Order of methods", order_section(content)),
-            "figures": ("Figures", charts_section(content, charts, _CAPTIONS, *absent)),
+            "figures": ("Figures", charts_section(content, shown, _CAPTIONS, *absent)),
             "facts": ("Tables I and II", facts_section(content)),
             "tuning": ("Hyper-parameters", tuning_section(content)),
             "again": ("Run it again", environment_section(content)),
@@ -82,7 +82,7 @@ def paper_page(content: Content) -> Page:
     )
 
 
-def _charts(content: Content) -> list[Experiment]:
+def charts(content: Content) -> list[Experiment]:
     """What is shown as a figure; Table III has a section of its own."""
     experiments = content.experiments.values()
     return [experiment for experiment in experiments if experiment.has_runs and experiment.name != "table3"]

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hdpmf import paper
 from hdpmf.errors import DatasetError, RatingsError
-from hdpmf.experiments import Experiment, expected_runs, paper, parse_experiment, resolve
+from hdpmf.experiments import Experiment, expected_runs, parse_experiment, resolve
 from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
 from hdpmf.experiments.runner import tuning_runs
 from hdpmf.experiments.runs import METHOD_VERSIONS, Data, Part, Privacy, Run, make_run

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.experiments import paper, parse_experiment, read_experiment
-from hdpmf.experiments.spec import PAPER_GRIDS
-from hdpmf.models import METHODS
+from hdpmf.experiments import parse_experiment, read_experiment
+from hdpmf.experiments.spec import DEFAULT_GRIDS
 
 HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
 
@@ -60,28 +59,5 @@ def test_defaults_are_the_papers() -> None:
     plain = parse_experiment(HEAD, "mine.toml")
     assert (plain.epochs, plain.epsilon, plain.solver, len(plain.seeds)) == (100, 1.0, "sequential", 5)
     assert plain.tuning.folds == 5
-    assert plain.tuning.grids == PAPER_GRIDS
+    assert plain.tuning.grids == DEFAULT_GRIDS
     assert plain.split.per_user == 10
-
-
-@pytest.mark.parametrize("name", paper.NAMES)
-def test_the_papers_experiments_are_valid_and_have_a_quick_version(name: str) -> None:
-    full = paper.experiment(name)
-    reduced = paper.quick(full)
-    assert full.name == name
-    assert not full.quick
-    assert full.datasets == ("ml-100k", "ml-1m", "douban", "yelp")
-    assert reduced.quick
-    assert len(reduced.datasets) == 1
-    assert reduced.epochs < full.epochs
-    assert set(full.paper_methods) <= set(METHODS)
-
-
-def test_unknown_paper_experiment() -> None:
-    with pytest.raises(ConfigError, match="table9"):
-        paper.experiment("table9")
-
-
-def test_quick_without_real_data_uses_the_synthetic_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
-    assert paper.quick(paper.experiment("table3")).datasets == ("synthetic",)

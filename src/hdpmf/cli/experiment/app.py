@@ -1,4 +1,4 @@
-"""``hdpmf experiment``: run an experiment that a TOML file describes."""
+"""``hdpmf experiment``: run an experiment that a TOML file describes, and report on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from hdpmf.cli.shared import options
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.reporting import Out, Results, print_written
 from hdpmf.cli.shared.running import (
     Backend,
     Jobs,
@@ -22,13 +23,15 @@ from hdpmf.cli.shared.running import (
 
 app = typer.Typer(help="Experiments of your own, described in a TOML file.")
 
+_OUT = Path("out") / "experiment"
+
 
 @app.command("run")
 def run_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there.")
-    ] = Path("out") / "experiment",
+    ] = _OUT,
     jobs: Jobs = None,
     backend: Backend = "loky",
     on: options.On = "auto",
@@ -65,10 +68,19 @@ def run_file(
     print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
 
 
+@app.command("report")
+def report(out: Out, results: Results = _OUT, json: options.Json = False) -> None:
+    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables about the experiments in a folder."""
+    from hdpmf.report import write_report
+
+    print_written(write_report(results, out), results, json=json)
+
+
 @app.command("list")
 def list_experiments(json: options.Json = False) -> None:
     """List the paper's experiments; their TOML files are examples to start from."""
-    from hdpmf.experiments import expected_runs, paper
+    from hdpmf import paper
+    from hdpmf.experiments import expected_runs
 
     rows = []
     for name in paper.NAMES:

@@ -175,7 +175,8 @@ def _chosen(names: list[str] | None, datasets: list[str] | None, quick: bool) ->
     """The experiments asked for, on the data sets asked for, or on those that are here."""
     import msgspec
 
-    from hdpmf.experiments import paper, resolve
+    from hdpmf import paper
+    from hdpmf.experiments import resolve
     from hdpmf.experiments.expand import available
     from hdpmf.ratings import dataset_info
 

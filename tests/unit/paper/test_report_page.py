@@ -16,14 +16,19 @@ from hdpmf.errors import ConfigError
 from hdpmf.experiments import Experiment, Store, collect
 from hdpmf.experiments.runs import METHOD_VERSIONS
 from hdpmf.models import METHODS
-from hdpmf.report.content import anchor, read_content
-from hdpmf.report.findings import count_marks, findings
+from hdpmf.paper.findings import count_marks, findings
+from hdpmf.paper.ordering import reversals, statements
+from hdpmf.paper.report import paper_page
+from hdpmf.report.content import Content, anchor, read_content
 from hdpmf.report.markup import csp_hash, data_block, tag
-from hdpmf.report.ordering import reversals, statements
 from hdpmf.report.page import render
 
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
+
+
+def shown(content: Content) -> str:
+    return render(content, paper_page(content))
 
 
 class Reader(HTMLParser):
@@ -57,7 +62,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(full_store: Path) -> str:
-    return render(read_content(full_store))
+    return shown(read_content(full_store))
 
 
 def test_every_number_in_the_page_is_the_stores(full_store, page):
@@ -159,7 +164,7 @@ def test_yelp_is_called_a_sample_everywhere(page):
 
 @pytest.mark.parametrize("name", ["table3", "figure_sparsity", "figure_ablation", "figure_epsilon"])
 def test_one_experiment_alone_makes_a_page(tmp_path, fill_store: Fill, experiments: Make, name):
-    page = render(read_content(fill_store(tmp_path, experiments([name]))))
+    page = shown(read_content(fill_store(tmp_path, experiments([name]))))
     Reader(page)
     assert ("Not run here" in page) or name == "table3"
 
@@ -169,7 +174,7 @@ def test_what_is_missing_is_said_and_nothing_stands_in(tmp_path, fill_store: Fil
         return (run.stage == "tuning" and run.method != "dpmf") or (run.stage == "evaluation" and run.seed < 3)
 
     content = read_content(fill_store(tmp_path, experiments(["table3", "figure_epsilon"]), keep=keep, ended=False))
-    page = render(content)
+    page = shown(content)
     reader = Reader(page)
     assert "3 of 5 seeds" in page
     assert "not run" in page
@@ -192,7 +197,7 @@ def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experim
         return result
 
     content = read_content(fill_store(tmp_path, experiments(["table3", "figure_ablation"]), change=change))
-    page = render(content)
+    page = shown(content)
     Reader(page)
     assert "<script>bad()" not in page
     assert count_marks(content)["diverged"] == 4
@@ -213,7 +218,7 @@ def test_names_from_outside_cannot_break_out(tmp_path, fill_store: Fill, experim
         vary=msgspec.structs.replace(experiments(["figure_epsilon"])[0].vary, parameter="reg", label=evil),
         name="own",
     )
-    page = render(read_content(fill_store(tmp_path, [one])))
+    page = shown(read_content(fill_store(tmp_path, [one])))
     reader = Reader(page)
     assert "alert(1)</script>" not in page
     assert sum(name == "script" for name, _ in reader.tags) == 2
@@ -250,4 +255,4 @@ def test_a_method_that_is_gone_leaves_the_rest(tmp_path, fill_store: Fill, exper
     content = read_content(tmp_path)
     assert list(content.cells) == ["table3"]
     assert "own cannot be shown" in content.problems[0]
-    assert "own cannot be shown" in render(content)
+    assert "own cannot be shown" in shown(content)

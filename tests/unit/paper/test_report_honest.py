@@ -14,17 +14,23 @@ import msgspec
 import pytest
 
 from hdpmf.experiments import RANKING, Experiment, Store, collect
+from hdpmf.paper.exports import paper_csv, paper_latex
+from hdpmf.paper.findings import findings
+from hdpmf.paper.report import charts, paper_page
 from hdpmf.privacy.accounting import cost
 from hdpmf.report.content import Content, anchor, read_content
-from hdpmf.report.csv_files import csv_files
 from hdpmf.report.figures import figure_files
-from hdpmf.report.findings import findings
 from hdpmf.report.honest import honest_cost, points
-from hdpmf.report.latex import latex_files
 from hdpmf.report.page import render
 
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
+
+
+def shown(content: Content) -> str:
+    return render(content, paper_page(content))
+
+
 SUMS = ("hdp-sum", "hdpmf-paid")
 LEVELS = ("mf", "user-mean", "global-mean")
 
@@ -36,7 +42,7 @@ def content(full_store: Path) -> Content:
 
 @pytest.fixture(scope="module")
 def page(content: Content) -> str:
-    return render(content)
+    return shown(content)
 
 
 def expected(content: Content, cell) -> float:
@@ -56,7 +62,7 @@ def figure_of(page: str) -> dict:
 def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, content, page):
     figure = figure_of(page)
     drawn = {cell["runs"]: cell for cell in figure["cells"]}
-    rows = list(csv.DictReader(io.StringIO(csv_files(content)["figure_honest.csv"].decode())))
+    rows = list(csv.DictReader(io.StringIO(paper_csv(content)["figure_honest.csv"].decode())))
     in_csv = {
         (row["dataset"], row["method"], row["nominal_epsilon"] and float(row["nominal_epsilon"])): row for row in rows
     }
@@ -129,7 +135,7 @@ def test_lists_are_shown_beside_the_errors_where_they_were_measured(tmp_path, fi
         return msgspec.structs.replace(result, metrics={**result.metrics, **measured})
 
     content = read_content(fill_store(tmp_path, chosen, change=change))
-    page = render(content)
+    page = shown(content)
     table = page.split('id="table3-table"')[1].split("</table>")[0]
     cell = next(one for one in content.cells["table3"] if (one.method, one.factors) == ("hdp-sum", 10))
     for name in RANKING:
@@ -139,10 +145,10 @@ def test_lists_are_shown_beside_the_errors_where_they_were_measured(tmp_path, fi
     others = [one for one in cells if one.method not in ("hdp-sum", "user-mean", "global-mean")]
     assert table.count(">not measured<") == 3 * len(others)
     assert "relevant are test ratings in the top quarter" in page
-    rows = csv.DictReader(io.StringIO(csv_files(content)["table3.csv"].decode()))
+    rows = csv.DictReader(io.StringIO(paper_csv(content)["table3.csv"].decode()))
     (row,) = (row for row in rows if (row["method"], row["factors"]) == ("hdp-sum", "5"))
     assert float(row["recall_at_10_mean"]) == pytest.approx(0.202)
-    latex = latex_files(content)["table3.tex"].decode()
+    latex = paper_latex(content)["table3.tex"].decode()
     (line,) = (line for line in latex.splitlines() if " HDP-Sum$" in line)
     assert line.endswith(" & 0.1020 & 0.1020 & 0.2020 & 0.2020 & 0.3020 & 0.3020 \\\\")
     (line,) = (line for line in latex.splitlines() if " User mean$" in line)
@@ -153,10 +159,10 @@ def test_lists_are_shown_beside_the_errors_where_they_were_measured(tmp_path, fi
 def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experiments: Make):
     chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",), factors=(10,))]
     content = read_content(fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning"))
-    page = render(content)
+    page = shown(content)
     assert "Not run here: it takes the runs of figure_epsilon." in page
     assert points(content) == []
-    assert "figure_honest.csv" not in csv_files(content)
+    assert "figure_honest.csv" not in paper_csv(content)
     assert findings(content)[3].endswith("has not been run here.")
     assert "Lists of ten were not measured in these runs." in page
     assert "NDCG@10" not in page
@@ -169,10 +175,12 @@ def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(tmp_path, fill_stor
         return run.stage == "tuning" or run.method != "hdpmf" or run.params.get("epsilon") != 2.0
 
     content = read_content(fill_store(tmp_path, chosen, keep=keep))
-    files = {name: data for name, data in figure_files(content).items() if name.startswith("figure_honest")}
+    files = {
+        name: data for name, data in figure_files(content, charts(content)).items() if name.startswith("figure_honest")
+    }
     assert set(files) == {f"figure_honest_k10_{m}.{kind}" for m in ("mse", "mae") for kind in ("png", "pdf")}
-    again = figure_files(content)
+    again = figure_files(content, charts(content))
     assert all(again[name] == data for name, data in files.items())
-    gap = [one for one in figure_of(render(content))["cells"] if (one["method"], one["nominal"]) == ("hdpmf", 2.0)]
+    gap = [one for one in figure_of(shown(content))["cells"] if (one["method"], one["nominal"]) == ("hdpmf", 2.0)]
     assert [one["mse"]["mean"] for one in gap] == [None]
     assert all(math.isfinite(one["x"]) for one in gap)

@@ -14,13 +14,14 @@ import pytest
 
 from hdpmf.cli import main
 from hdpmf.errors import StorageError
-from hdpmf.experiments import Experiment, Store, collect, published
+from hdpmf.experiments import Experiment, Store, collect
 from hdpmf.models import METHODS
-from hdpmf.report import write_report
+from hdpmf.paper import published
+from hdpmf.paper.exports import paper_csv, paper_latex
+from hdpmf.paper.report import charts, write_paper_report
 from hdpmf.report.content import read_content
-from hdpmf.report.csv_files import csv_files
 from hdpmf.report.figures import figure_files
-from hdpmf.report.latex import escape, latex_files
+from hdpmf.report.latex import escape
 
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
@@ -41,7 +42,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory, fill_store: Fill, expe
 
 
 def test_csv_has_every_cell_in_full(full_store):
-    files = csv_files(read_content(full_store))
+    files = paper_csv(read_content(full_store))
     assert set(files) == {
         "table1.csv", "table2.csv", "table3.csv", "figure_epsilon_uc.csv", "figure_f_uc.csv", "figure_sparsity.csv",
         "figure_ablation.csv", "figure_epsilon.csv", "figure_honest.csv", "hyperparameters.csv",
@@ -71,7 +72,7 @@ def test_csv_has_every_cell_in_full(full_store):
 def test_csv_leaves_what_is_not_there_empty(tmp_path, fill_store: Fill, experiments: Make):
     chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-1m",))]
     folder = fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning" or run.seed < 2)
-    rows = {row["method"]: row for row in _rows(csv_files(read_content(folder))["table3.csv"]) if row["factors"] == "5"}
+    rows = {row["method"]: row for row in _rows(paper_csv(read_content(folder))["table3.csv"]) if row["factors"] == "5"}
     assert rows["hdpmf"]["status"] == "missing"
     assert rows["hdpmf"]["mse_seed_1"] != ""
     assert rows["hdpmf"]["mse_seed_2"] == ""
@@ -80,7 +81,7 @@ def test_csv_leaves_what_is_not_there_empty(tmp_path, fill_store: Fill, experime
 
 
 def test_latex_follows_the_papers_layout(full_store):
-    files = {name: data.decode() for name, data in latex_files(read_content(full_store)).items()}
+    files = {name: data.decode() for name, data in paper_latex(read_content(full_store)).items()}
     assert set(files) == {"table1.tex", "table2.tex", "table3.tex", "figure_ablation.tex", "table_no_features.tex"}
     table = files["table3.tex"]
     assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in table
@@ -114,12 +115,12 @@ def test_latex_escapes():
 
 def test_figures_are_the_same_every_time(small_store):
     content = read_content(small_store)
-    files = figure_files(content)
+    files = figure_files(content, charts(content))
     stems = {"figure_sparsity_k10_mse", "figure_sparsity_k10_mae", "figure_ablation_mse", "figure_ablation_mae"}
     assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")}
     assert all(data.startswith(b"\x89PNG" if name.endswith("png") else b"%PDF") for name, data in files.items())
     assert not any(b"CreationDate" in data or b"matplotlib.org" in data for data in files.values())
-    assert figure_files(content) == files
+    assert figure_files(content, charts(content)) == files
 
 
 def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_store: Fill, experiments: Make):
@@ -139,7 +140,8 @@ def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_s
     def keep(run):
         return run.stage == "tuning" or run.params.get("reg") != 4.0
 
-    files = figure_files(read_content(fill_store(tmp_path, [one], keep=keep, change=change)))
+    content = read_content(fill_store(tmp_path, [one], keep=keep, change=change))
+    files = figure_files(content, charts(content))
     assert set(files) == {f"own_k10_{metric}.{kind}" for metric in ("mse", "mae") for kind in ("png", "pdf")}
 
 
@@ -154,7 +156,7 @@ def test_the_command_writes_everything(small_store, tmp_path, capsys):
     assert told["marks"]["reproduced"] + told["marks"].get("close", 0) + told["marks"]["different"] == 8
     assert told["missing_cells"] == 0
     before = {name: (out / name).read_bytes() for name in told["files"]}
-    write_report(small_store, out)
+    write_paper_report(small_store, out)
     assert before == {name: (out / name).read_bytes() for name in told["files"]}
     assert all(math.isfinite(float(row["mse_mean"])) for row in _rows(before["csv/table3.csv"]))
 
@@ -166,4 +168,4 @@ def test_the_command_says_what_is_wrong(tmp_path, small_store, capsys):
     assert "there are no results in" in capsys.readouterr().err
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match="cannot make the folder"):
-        write_report(small_store, tmp_path / "file")
+        write_paper_report(small_store, tmp_path / "file")

@@ -1,0 +1,133 @@
+"""A report on an experiment of one's own speaks of that experiment and of nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.experiments import Cell, Store, Summary, parse_experiment, resolve, run_experiments
+from hdpmf.report import write_report
+from hdpmf.report.content import Content, read_content
+from hdpmf.report.findings import findings
+
+HEAD = """
+title = "My own question"
+datasets = ["synthetic"]
+factors = [4]
+seeds = [0, 1]
+epochs = 4
+[data.synthetic]
+world = { n_users = 40, n_items = 30, n_ratings = 700 }
+[split]
+per_user = 3
+[tuning]
+grids.default = { learning_rate = [0.01], reg = [0.01] }
+"""
+TABLE = f'name = "mine"\nmethods = ["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]\n{HEAD}'
+FIGURE = f"""name = "curve"\nkind = "figure"\nmethods = ["hdp-sum", "hdpmf"]\n{HEAD}
+[vary]
+parameter = "epsilon"
+values = [0.5, 2]
+"""
+
+
+def run(folder: Path, *texts: str) -> Path:
+    with Store(folder, create=True) as store:
+        run_experiments([resolve(parse_experiment(text, "mine.toml"))[0] for text in texts], store, n_jobs=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("table"), TABLE)
+
+
+def test_the_page_is_about_the_experiment(table: Path, tmp_path: Path) -> None:
+    written = write_report(table, tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "<h1>My own question</h1>" in page
+    assert "<title>My own question</title>" in page
+    body = re.sub(r"<[^>]+>", " ", page.split("<body>")[1].split('<script type="application/json"')[0])
+    for word in ("Table III", "Heterogeneous differential", "ot run here", "not in the paper", "reproduc", "PDPMF is"):
+        assert word not in body, word
+    assert {"csv/mine.csv", "csv/datasets.csv", "latex/mine.tex", "figures/mine_mse.png"} <= set(written.files)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "csv" / "mine.csv").read_text())))
+    assert [row["method"] for row in rows] == ["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]
+    assert "in_paper" not in rows[0]
+    best = min(rows, key=lambda row: float(row["mse_mean"]))
+    winner = f"The lowest MSE has {best['label']} on Synthetic (K = 4: {float(best['mse_mean']):.4f}"
+    assert winner in written.findings[0]
+    latex = (tmp_path / "latex" / "mine.tex").read_text()
+    assert f"\\textbf{{{float(best['mse_mean']):.4f}" in latex
+    assert "My own question. Bold is the lowest error" in latex
+    assert "dagger$ not in" not in latex
+    assert page.count('class="number" href="#runs-mine-synthetic-hdpmf-k4"') > 0
+    first = written.files
+    assert write_report(table, tmp_path).files == first
+
+
+def changed(content: Content, errors: dict[str, float]) -> Content:
+    """The same content with other errors."""
+    for name, cells in content.cells.items():
+        content.cells[name] = [_with_error(cell, errors[cell.method]) for cell in cells]
+    return content
+
+
+def _with_error(cell: Cell, mse: float) -> Cell:
+    return replace(cell, metrics={**cell.metrics, "mse": Summary.of([mse * 0.99, mse * 1.01])})
+
+
+def test_findings_say_who_beats_whom(table: Path) -> None:
+    content = changed(
+        read_content(table), {"hdpmf": 1.3, "mf": 0.9, "hdp-sum": 0.8, "user-mean": 1.0, "global-mean": 1.2}
+    )
+    best, trivial, own, epsilons = findings(content)
+    assert best.startswith("The lowest MSE has HDP-Sum on Synthetic (K = 4: 0.8000 against 0.9000 of MF, p")
+    assert trivial == (
+        "Against the best of User mean and Global mean: HDPMF is nowhere better; MF and HDP-Sum are better everywhere."
+    )
+    assert own == (
+        "Against a device that sends nothing (each user's own mean, epsilon 0): HDPMF is nowhere better; "
+        "HDP-Sum is better everywhere."
+    )
+    assert "HDPMF: nominal" in epsilons
+    assert "HDP-Sum: proved" in epsilons
+    assert "MF and Global mean: no privacy at all" in epsilons
+
+
+def test_a_curve_is_compared_point_by_point_and_a_baseline_is_missed(tmp_path: Path) -> None:
+    content = read_content(run(tmp_path / "store", FIGURE))
+    best, trivial, epsilons = findings(content)
+    assert re.search(r"\(K = 4, epsilon = (0\.5|2): .*; lowest in [12] of 2 places\)", best)
+    assert trivial.startswith("No trivial baseline was run: add user-mean")
+    assert "nominal" in epsilons
+    written = write_report(tmp_path / "store", tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert 'id="figure_honest"' in page
+    assert 'id="tables"' not in page
+    assert "csv/figure_honest.csv" in written.files
+
+
+def test_two_experiments_in_a_folder_have_both_titles(tmp_path: Path) -> None:
+    other = FIGURE.replace("My own question", "Another question")
+    content = read_content(run(tmp_path / "store", TABLE, other))
+    said = findings(content)
+    assert said[0].startswith("My own question: The lowest MSE")
+    assert any(text.startswith("Another question: ") for text in said)
+    write_report(tmp_path / "store", tmp_path / "report")
+    assert "<h1>My own question and Another question</h1>" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_nothing_complete_is_said(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        experiment = resolve(parse_experiment(TABLE, "mine.toml"))[0]
+        store.note("start", {"experiments": [msgspec.to_builtins(experiment)]})
+        facts = {"title": "S", "users": 1, "items": 1, "ratings": 1, "density": 1.0}
+        store.note("dataset", {"name": "synthetic", **facts})
+    assert findings(read_content(tmp_path))[0].startswith("Nothing is complete yet")
