@@ -239,7 +239,7 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
     assert "Nothing was ever sent" in call("device", "ledger", rated).out
     _pay(rated)
     said = " ".join(call("device", "ledger", rated).out.split())
-    for words in ("films.example:9443", "for 3 ratings", "secure sum", "only sums over users", "PROVED", "62 %"):
+    for words in ("films.example:9443", "for 3 ratings", "secure sum", "sees one sum over devices", "PROVED", "62 %"):
         assert words in said, words
     document = call("device", "ledger", rated, "--json").json
     (run,) = document["runs"]

@@ -10,7 +10,8 @@ import pytest
 
 from hdpmf.cli import doctor as doctor_module
 from hdpmf.cli.plot import accuracy_png
-from hdpmf.cli.shared.options import DATASET_NAMES, METHOD_NAMES
+from hdpmf.cli.shared.options import DATASET_NAMES
+from hdpmf.methods import METHODS
 
 from .conftest import Call
 
@@ -67,7 +68,7 @@ def test_demo(call: Call, tmp_path: Path) -> None:
     result = call("demo", "--quick", "--out", tmp_path / "a" / "b", "--json")
     assert result.code == 0
     found = result.json
-    assert {row["method"] for row in found["methods"]} == set(METHOD_NAMES)
+    assert {row["method"] for row in found["methods"]} == set(METHODS)
     errors = [row["mse"] for row in found["methods"]]
     assert errors == sorted(errors)
     assert len(found["recommendations"]["items"]) == 5

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf import PrivacySpec, PrivacyWeights, make_model, read_split
-from hdpmf.cli.shared.options import METHOD_NAMES
+from hdpmf.methods import METHODS
 
 from .conftest import Call
 
@@ -17,7 +17,7 @@ KEYS = {
 QUICK = ("--epochs", 5, "--factors", 4)
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_promised_keys(call: Call, files: tuple[Path, Path], method: str) -> None:
     result = call("evaluate", method, "--train", files[0], "--test", files[1], *QUICK, "--json")
     assert result.code == 0

@@ -17,7 +17,7 @@ HERE = ("--processes", 1)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--method", "hdpmf", "--rounds", 2], {"view": "messages", "status": "nominal", "rounds": 2, "devices": 60}),
+        (["--method", "hdpmf", "--rounds", 2], {"view": "sums", "status": "nominal", "rounds": 2, "devices": 60}),
         (
             ["--method", "hdpmf", "--rounds", 1, "--secure-sum", "--devices", 5],
             {"view": "sums", "status": "nominal", "devices": 5, "users": 60},
@@ -64,7 +64,7 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call
     assert result.code == 0
     assert "60 users on 6 devices" in result.out
     assert "user mean (nothing is sent)" in result.out
-    assert "The recommender could see: every device's bits" in result.out
+    assert "The recommender could see: which items each device rated" in result.out
     assert "Guarantee: PROVED" in result.out
     assert "6 devices take part (60 users), 0 refused" in result.err
 
@@ -76,16 +76,16 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call
         (["--sample", 0], "--sample must be from 1"),
         (["--method", "user-mean"], "cannot run 'user-mean'"),
         (["--method", "hdp-bit", "--secure-sum"], "made for the view 'messages'"),
-        (["--method", "hdp-sum", "--rounds", 2], "has one round"),
+        (["--method", "hdp-sum", "--rounds", 2], "has 1 rounds, not 2"),
         (["--processes", 0], "--processes must be"),
         (["--minimum", 61], "needs 61 users"),
         (["--epsilon", 0], "epsilon must be"),
         (["--method", "hdp-sum", "--labels"], "give --prior"),
         (["--method", "hdp-sum", "--labels", "--prior", "mine.json"], "devices have no prior 'mine.json'"),
         (["--method", "hdp-sum", "--labels", "--prior", "films"], "items have none"),
-        (["--method", "hdp-sum", "--labels", "--prior", "films", "--rounds", 1], "two rounds by labels"),
-        (["--method", "hdp-bit", "--labels", "--prior", "films"], "design A of hdp-sum"),
-        (["--method", "hdpmf", "--prior", "films"], "no use for a prior"),
+        (["--method", "hdp-sum", "--labels", "--prior", "films", "--rounds", 1], "has 2 rounds, not 1"),
+        (["--method", "hdp-bit", "--labels", "--prior", "films"], "has no taste labels"),
+        (["--method", "hdpmf", "--prior", "films"], "hdpmf has no option 'prior'"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(

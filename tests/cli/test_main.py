@@ -9,9 +9,7 @@ import pytest
 
 from hdpmf import errors
 from hdpmf.cli import main
-from hdpmf.cli.model import evaluate as evaluate_module
 from hdpmf.cli.shared import inputs, options
-from hdpmf.models import METHODS
 from hdpmf.ratings import dataset_names
 
 from .conftest import Call
@@ -27,7 +25,6 @@ def test_starting_up_loads_nothing_heavy() -> None:
 
 
 def test_the_names_known_without_loading_are_the_real_ones() -> None:
-    assert tuple(METHODS) == options.METHOD_NAMES
     assert tuple(dataset_names()) == options.DATASET_NAMES
 
 
@@ -161,12 +158,3 @@ def test_output_that_cannot_be_written_is_one_line(option: tuple[str, ...]) -> N
     assert done.returncode == 8
     assert done.stderr.startswith("error: could not write the output")
     assert done.stderr.count("\n") == 1
-
-
-def test_default_learning_rates() -> None:
-    rate = options.default_learning_rate
-    assert [rate(name, "batch") for name in ("mf", "hdpmf", "hdpmf-r", "pdpmf")] == [0.01] * 4
-    assert rate("hdpmf-w", "batch") == 0.05
-    assert rate("hdpmf", "sequential") == 0.005
-    assert rate("mf", "sequential") == 0.01
-    assert evaluate_module.evaluate.__doc__

@@ -106,7 +106,7 @@ class Recorder:
 
     def terms(self, method, rounds):
         return Terms(method=method, view=self.view, epsilon=0.5, rounds=rounds, catalogue=FINGERPRINT, users=DEVICES,
-                     minimum=DEVICES)  # fmt: skip
+                     minimum=DEVICES, labels=method == "hdp-sum" and rounds == 2)  # fmt: skip
 
     def train(self, method="hdpmf", mechanism="stretch", rounds=3):
         plan = Plan(

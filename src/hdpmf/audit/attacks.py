@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.audit.cheats import Differencing, ZeroH, difference, zero_h
-from hdpmf.audit.game import LEARNING_RATES
 from hdpmf.audit.reconstruct import Reconstruction, reconstruct
 from hdpmf.audit.replay import Path, record
 from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError
-from hdpmf.models import make_model
+from hdpmf.methods import method_named
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings
@@ -108,14 +107,10 @@ def in_words(outcome: Outcome) -> list[str]:
 
 
 def _recorded(setting: Setting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> Path:
-    model = make_model(
-        setting.method,
-        n_factors=setting.factors,
-        epochs=setting.epochs,
-        epsilon=setting.epsilon,
-        learning_rate=LEARNING_RATES.get(setting.method, 0.01),
-        noise=noise,
+    method = method_named(setting.method)
+    model = method.configure(
         rng=setting.seed,
+        **method.own(n_factors=setting.factors, epochs=setting.epochs, epsilon=setting.epsilon, noise=noise),
     )
     if not isinstance(model, Factorization):
         raise ConfigError(f"{setting.method} does not send gradients")

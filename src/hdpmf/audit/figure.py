@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.audit.game import BROKEN, HIDDEN_H, NO_CLAIM, STANDS, VIEWS, AuditResult
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.plots import BAD, FAINT, GOOD, INK, NEUTRAL, bare, new_figure, saved
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from hdpmf.audit.replay import record
 from hdpmf.audit.retrain import retrain_scores, small_world
 from hdpmf.audit.world import Target, check_runs, choose_target
 from hdpmf.errors import ConfigError
+from hdpmf.methods import method_named
 from hdpmf.models import make_model
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy.accounting import cost
@@ -47,9 +48,6 @@ BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
 
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be chosen well.
 _FINAL_PILOT = 1_000
-
-# As the command line trains them.
-LEARNING_RATES = {"hdpmf-w": 0.05}
 
 _SETTINGS = ("adjacency", "labels", "epsilon", "weight", "factors", "epochs", "delta", "seed")
 
@@ -278,15 +276,9 @@ def _play_labelled(audit: Audit, target: Target, pilot: int, step: Callable[[int
 
 
 def _model(audit: Audit) -> Factorization:
-    model = make_model(
-        audit.method,
-        n_factors=audit.factors,
-        epochs=audit.epochs,
-        epsilon=audit.epsilon,
-        learning_rate=LEARNING_RATES.get(audit.method, 0.01),
-        rng=audit.seed,
-        n_threads=1,
-    )
+    method = method_named(audit.method)
+    wanted = method.own(n_factors=audit.factors, epochs=audit.epochs, epsilon=audit.epsilon)
+    model = method.configure(rng=audit.seed, n_threads=1, **wanted)
     if not isinstance(model, Factorization):
         raise ConfigError(f"there is no game for the method {audit.method!r}")
     return model
@@ -294,7 +286,8 @@ def _model(audit: Audit) -> Factorization:
 
 def _claim(audit: Audit) -> PrivacyClaim:
     chosen: dict[str, Any] = {"epsilon": audit.epsilon, **({"labels": True} if audit.labels else {})}
-    claim = make_model(audit.method, **chosen).privacy
+    method = method_named(audit.method)
+    claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
     if audit.adjacency == "value":
         return claim
     return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)

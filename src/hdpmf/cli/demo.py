@@ -49,7 +49,7 @@ def demo(
     begin = time.perf_counter()
     _make_folder(out)
 
-    from hdpmf.models import METHODS
+    from hdpmf.methods import METHODS
     from hdpmf.ratings import load_dataset
 
     world = load_dataset("synthetic", **(_QUICK_WORLD if quick else _WORLD))
@@ -121,7 +121,8 @@ def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[d
     """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
     from statistics import fmean, pstdev
 
-    from hdpmf.models import METHODS, make_model
+    from hdpmf.methods import METHODS
+    from hdpmf.models import make_model
     from hdpmf.privacy import PrivacySpec
 
     splits = {seed: world.hold_out(_HELD_OUT, rng=seed) for seed in seeds}
@@ -130,8 +131,8 @@ def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[d
     for name, method in METHODS.items():
         scores, times = [], []
         for seed, (train, test) in splits.items():
-            rate = options.default_learning_rate(name, "batch")
-            model = make_model(name, n_factors=_FACTORS, epochs=_EPOCHS, learning_rate=rate, rng=seed)
+            wanted = {"n_factors": _FACTORS, "rng": seed}
+            model = make_model(name, **{key: value for key, value in wanted.items() if key in method.options})
             weights = PrivacySpec().draw(train, seed)
             begin = time.perf_counter()
             model.fit(train, weights)

@@ -24,6 +24,7 @@ from hdpmf.device.survey import SurveySession
 from hdpmf.device.training import TrainingSession
 from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
+from hdpmf.methods import method_named
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import (
     Accepted,
@@ -50,7 +51,6 @@ from hdpmf.protocol.wire import MAX_BYTES
 from hdpmf.shard.outgoing import compose
 
 _NO_RUN = bytes(RUN_BYTES)
-_ONE_ROUND = ("hdp-sum", "hdp-bit")
 _FINAL = ("protocol", "policy", "budget")
 """Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
 
@@ -192,7 +192,7 @@ class DeviceAgent:
         if roster is not None and terms.users > roster.n_users:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
         self._make_room()
-        kind = SurveySession if terms.method in _ONE_ROUND else TrainingSession
+        kind = SurveySession if method_named(terms.method).one_round else TrainingSession
         session = kind(self._setup, letter.run, self._new_state(letter.body))
         return session, Outcome(compose(Accepted))
 
@@ -274,7 +274,7 @@ class DeviceAgent:
             if state.recommender != self._setup.recommender:
                 raise ProtocolError("refused: this run was agreed on with another recommender")
             terms = None if state.terms is None else decode(state.terms)
-            one_round = isinstance(terms, Terms) and terms.method in _ONE_ROUND
+            one_round = isinstance(terms, Terms) and method_named(terms.method).one_round
             found = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
                 self._setup, run, state, saved
             )

@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 
 from hdpmf.device.database import Database
-from hdpmf.device.policy import Policy, Standing
+from hdpmf.device.policy import Policy
 from hdpmf.device.rated import RatedItems
 from hdpmf.device.vault import TAG_BYTES, Vault
 from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.methods import METHODS, Status
 
 if TYPE_CHECKING:
     from hdpmf.privacy.weights import PrivacyWeights
@@ -47,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         words: In plain English.
         rounds: Rounds that were agreed to.
         factors: Length of the vectors, where there are any.
+        labels: The run is by taste labels; None in entries of version 0.1.0, which did not say it.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         ratings: How many ratings paid.
         paid: What they paid together.
@@ -58,11 +60,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     view: str
     epsilon: float
-    status: Standing
+    status: Status
     action: Action
     words: str
     rounds: int = 1
     factors: int = 10
+    labels: bool | None = None
     at: str = ""
     ratings: int = 0
     paid: float = 0.0
@@ -260,9 +263,16 @@ class Ledger:
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
         try:
-            return msgspec.msgpack.decode(self._vault.open(sealed, b"ledger" + _bytes(number)), type=Entry)
+            entry = msgspec.msgpack.decode(self._vault.open(sealed, b"ledger" + _bytes(number)), type=Entry)
         except msgspec.MsgspecError:
             raise StorageError("a ledger entry cannot be read: the store is damaged") from None
+        return entry if entry.labels is not None else _with_labels(entry)
+
+
+def _with_labels(entry: Entry) -> Entry:
+    """An entry of version 0.1.0, which said it by the number of rounds only."""
+    labelled = METHODS[entry.method].labelled if entry.method in METHODS else None
+    return msgspec.structs.replace(entry, labels=labelled is not None and entry.rounds == labelled.rounds)
 
 
 def _tags(tags: list[bytes]) -> np.ndarray:

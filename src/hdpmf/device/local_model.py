@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from hdpmf.device.methods import mechanism_of
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.kernels.threads import Workers
-from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
+from hdpmf.methods import method_named
+from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
@@ -163,7 +163,7 @@ def _after_rounds(
 ) -> Prepared:
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     ratings, weights = store.ratings(), store.weights()
-    mechanism, factors, trained = mechanism_of(model.method), last.item_factors, last.raters > 0
+    mechanism, factors, trained = mechanism_of(method_named(model.method)), last.item_factors, last.raters > 0
     vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
     codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
     here = codes >= 0

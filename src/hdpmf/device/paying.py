@@ -10,18 +10,18 @@ import numpy as np
 
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.ledger import SLACK, Entry
-from hdpmf.device.policy import Policy, Standing, standing
+from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError
+from hdpmf.methods import METHODS, Status, method_named
+from hdpmf.methods.words import PROMISE
 from hdpmf.privacy.accounting import cost
 from hdpmf.privacy.coding import weight_units
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Terms
-from hdpmf.protocol.federation import by_labels
 from hdpmf.ratings import Ratings
 
 TYPICAL_RATERS = 20
-_ONE_ROUND = ("hdp-sum", "hdp-bit")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,11 +57,12 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
     own = weights.for_ratings(ratings)
     pays = own * terms.epsilon
     able = np.ones(len(ratings), bool)
-    if bare or standing(terms.method, terms.view) == "none":
+    method = method_named(terms.method)
+    if bare or method.claim(terms.view, labels=terms.labels).status == "none":
         pays = np.full(len(ratings), np.inf)
     else:
         able = store.ledger.affords(ratings, weights, policy, pays)
-    if terms.method in _ONE_ROUND:
+    if method.one_round:
         able &= weight_units(own) > 0  # lighter ratings send nothing there
     chosen = np.flatnonzero(able)
     if not np.isinf(pays).any():
@@ -110,7 +111,7 @@ def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
     )
 
 
-def agreed_words(terms: Terms, worth: Standing, factors: int = 1, *, fresh: bool = True) -> str:
+def agreed_words(terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True) -> str:
     """What is paid for, and what it is worth, in plain English.
 
     Args:
@@ -119,31 +120,19 @@ def agreed_words(terms: Terms, worth: Standing, factors: int = 1, *, fresh: bool
         factors: Length of the vectors that gradients are of.
         fresh: Noise is drawn anew in every round.
     """
-    sees = {
-        "hdp-sum": ("twice, the second time by a label that each device draws and tells nobody, " * terms.labels)
-        + "sums over all users, for every item at once, and not which items this device rated",
-        "hdp-bit": "which items this device rated, their weights, and one randomised bit per rating",
-    }.get(terms.method)
-    if sees is None and terms.view == "sums":
-        sees = "in every round sums over all users, of gradients with their noise, and how many rated each item"
-    elif sees is None:
-        sees = "which items this device rated and, in every round, its gradients"
-    promise = {
-        "proved": "Each rating pays its weight times epsilon, and that is a guarantee.",
-        "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
-        "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
-    }[worth]
-    account = _accountant(terms.method, terms.view, terms.epsilon, factors, terms.rounds, "epoch" if fresh else "once")
-    return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {promise} {account}"
+    sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
+    account = _accountant(terms, factors, "epoch" if fresh else "once")
+    return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {PROMISE[worth]} {account}"
 
 
 @lru_cache(maxsize=64)
-def _accountant(method: str, view: str, epsilon: float, factors: int, rounds: int, noise: str) -> str:
+def _accountant(terms: Terms, factors: int, noise: str) -> str:
     """The accountant's number for a rating of weight 1."""
-    observer = "messages" if view == "messages" else "sums-h-known"
-    found = cost(
-        method, observer, n_raters=TYPICAL_RATERS, epsilon=epsilon, factors=factors, rounds=rounds, noise=noise,
-        labels=by_labels(method, rounds),
+    observer = "messages" if terms.view == "messages" else "sums-h-known"
+    cost_of_one = cost(
+        terms.method, observer, n_raters=TYPICAL_RATERS, epsilon=terms.epsilon, factors=factors, rounds=terms.rounds,
+        noise=noise, labels=terms.labels,
     )  # fmt: skip
-    whose = f" (an item with {TYPICAL_RATERS} raters)" if method not in _ONE_ROUND and view == "messages" else ""
-    return f"The accountant, for a rating of weight 1{whose}: {found}."
+    shared = METHODS[terms.method].trains and terms.view == "messages"
+    whose = f" (an item with {TYPICAL_RATERS} raters)" if shared else ""
+    return f"The accountant, for a rating of weight 1{whose}: {cost_of_one}."

@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 import tomllib
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.protocol.federation import Method, Terms
+from hdpmf.methods import federated, method_named
+from hdpmf.protocol.federation import Terms
 
 if TYPE_CHECKING:
     from hdpmf.secure_sum import SumPolicy
 
-Standing = Literal["proved", "nominal", "none"]
-
-_PROVED = {("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdp-bit", "sums"), ("hdpmf-paid", "sums")}
-_UNPROTECTED = {("mf", "messages"), ("mf", "sums"), ("hdpmf-paid", "messages"), ("hdp-sum", "messages")}
-
-
-def standing(method: str, view: str) -> Standing:
-    """What an epsilon is worth for a method where the recommender sees ``messages`` or ``sums``.
-
-    ``proved``: it holds. ``nominal``: it counts one channel of several and is no guarantee. ``none``: nothing is
-    hidden.
-    """
-    if (method, view) in _PROVED:
-        return "proved"
-    return "none" if (method, view) in _UNPROTECTED else "nominal"
+_CHOICE = f"choose from {', '.join(federated())}"
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         min_neighbours: Neighbours in a secure sum.
     """
 
-    methods: tuple[Method, ...] = ("hdp-sum", "hdp-bit", "hdpmf-paid")
+    methods: tuple[str, ...] = ("hdp-sum", "hdp-bit", "hdpmf-paid")
     allow_nominal: bool = False
     allow_unprotected: bool = False
     require_sums: bool = False
@@ -67,6 +54,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_neighbours: int = 64
 
     def __post_init__(self) -> None:
+        unknown = [name for name in self.methods if name not in federated()]
+        if unknown:
+            raise ConfigError(f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}")
         for name in ("epsilon", "max_total", "max_epsilon_per_run"):
             number = getattr(self, name)
             if number is not None and not (math.isfinite(number) and number > 0):
@@ -100,7 +90,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Raise PrivacyError, with the reason, if a run asks for more than this device agrees to."""
         if terms.method not in self.methods:
             raise PrivacyError(f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})")
-        worth = standing(terms.method, terms.view)
+        worth = method_named(terms.method).claim(terms.view, labels=terms.labels).status
         if worth == "none" and not self.allow_unprotected:
             raise PrivacyError(
                 f"the policy does not allow {terms.method} where the recommender sees {terms.view}: nothing is hidden"
@@ -154,7 +144,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 _MEANINGS = {
-    "methods": f"Methods that this device takes part in, of: {', '.join(get_args(Method))}.",
+    "methods": f"Methods that this device takes part in; {_CHOICE}.",
     "allow_nominal": "Take part where the epsilon is nominal: it counts one channel of several and is no guarantee.",
     "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the ratings.",
     "require_sums": "Only where the recommender sees sums over devices, never single messages.",

@@ -10,12 +10,12 @@ import numpy as np
 
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.local_model import LocalModel
-from hdpmf.device.policy import Standing, standing
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
 from hdpmf.kernels.threads import Workers
+from hdpmf.methods import Status, method_named
 from hdpmf.privacy.sampling import Noise
 from hdpmf.protocol import Message, Terms
 
@@ -132,12 +132,13 @@ class Session(ABC):
             words=words,
             rounds=terms.rounds,
             factors=self.factors(),
+            labels=terms.labels,
         )
 
-    def standing(self) -> Standing:
+    def standing(self) -> Status:
         """What the epsilon of this run is worth."""
         terms = self.agreed()
-        return standing(terms.method, terms.view)
+        return method_named(terms.method).claim(terms.view, labels=terms.labels).status
 
     def factors(self) -> int:
         """Length of the vectors that gradients are of; 1 where there are none."""

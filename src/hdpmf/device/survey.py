@@ -18,13 +18,15 @@ from hdpmf.device.run_state import kept
 from hdpmf.device.session import Outcome, Session
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
+from hdpmf.methods import METHODS, method_named
 from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.protocol import Accepted, Grouping, ItemFacts, Message, Ready, SumContribution, Survey, Terms
 from hdpmf.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.outgoing import compose
 
-_DESIGNS = {"hdp-sum": ("A", "S"), "hdp-bit": ("L",)}
+_ONE_ROUND = " or ".join(name for name, method in METHODS.items() if method.one_round)
+"""By which method facts were made that come to a device which was no part of the run: they do not say it."""
 
 
 class SurveySession(Session):
@@ -137,7 +139,7 @@ class SurveySession(Session):
         model = LocalModel(
             recommender=self._setup.recommender,
             run=self.run.hex(),
-            method="hdp-sum" if terms is None else terms.method,
+            method=_ONE_ROUND if terms is None else terms.method,
             view="nothing" if terms is None else terms.view,
             plan=self.state.plan,
             numbers=body,
@@ -151,10 +153,10 @@ class SurveySession(Session):
 
 def _check(survey: Survey, terms: Terms) -> None:
     """Raise ProtocolError unless the survey is what the terms say."""
-    if survey.design not in _DESIGNS[terms.method]:
+    if survey.design not in method_named(terms.method).designs:
         raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")
     if survey.labels != terms.labels:
-        raise ProtocolError(f"refused: with {terms.rounds} rounds in the terms labels are not as the survey has them")
+        raise ProtocolError("refused: the survey is by taste labels where the terms are not, or the other way round")
     if survey.labels and survey.epsilon < FEWEST_LABEL_EPSILON:
         raise ProtocolError(f"refused: labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}")
     if survey.epsilon != terms.epsilon:

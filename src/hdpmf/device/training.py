@@ -8,14 +8,13 @@ import numpy as np
 
 from hdpmf.device.declined import DeclinedError, OutOfTurnError
 from hdpmf.device.local_model import LocalModel
-from hdpmf.device.methods import mechanism_of, method_with
 from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
-from hdpmf.device.policy import Standing
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.session import Outcome, Session, Setup
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
-from hdpmf.privacy.mechanisms import MECHANISMS
+from hdpmf.methods import Status, method_named, method_with
+from hdpmf.privacy.mechanisms import MECHANISMS, mechanism_of
 from hdpmf.protocol import (
     Accepted,
     Gradients,
@@ -78,7 +77,7 @@ class TrainingSession(Session):
             self._agreed_plan, self.state.plan, self.touched = plan, body, True
             return Outcome(compose(Accepted))
         terms = self._terms
-        mechanism = mechanism_of(terms.method)
+        mechanism = mechanism_of(method_named(terms.method))
         if MECHANISMS[plan.mechanism] is not type(mechanism):
             raise ProtocolError(f"refused: the plan has the mechanism {plan.mechanism!r}, the terms say {terms.method}")
         if plan.epsilon != terms.epsilon or plan.epochs != terms.rounds:
@@ -136,7 +135,11 @@ class TrainingSession(Session):
             entry = None  # nothing has left yet; the ledger hears of it when the masked words do
         else:
             answer = shard.contribute()
-            words = "gradients without any noise" if terms.method == "mf" else "gradients with this device's noise"
+            words = (
+                "gradients without any noise"
+                if method_named(terms.method).mechanism == "none"
+                else "gradients with this device's noise"
+            )
             entry = self.entry("sent", number, f"round {number} of {plan.epochs}: {words}")
         self.state.shard = shard.state().encode()
         return Outcome(answer, entry)
@@ -165,7 +168,7 @@ class TrainingSession(Session):
         plan = self._plan()
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors do not have the shape of the plan")
-        method, view = method_with(plan.mechanism), "nothing"
+        method, view = method_with(plan.mechanism).name, "nothing"
         if self._terms is not None:
             method, view = self._terms.method, self._terms.view
         model = LocalModel(
@@ -188,7 +191,7 @@ class TrainingSession(Session):
         """Length of the vectors that gradients are of."""
         return self._plan().n_factors
 
-    def standing(self) -> Standing:
+    def standing(self) -> Status:
         """What the epsilon of this run is worth."""
         return "none" if self._agreed_plan is not None and self._bare() else super().standing()
 
@@ -212,7 +215,7 @@ class TrainingSession(Session):
         return DeviceShard(
             part.ratings,
             part.weights,
-            mechanism_of(terms.method),
+            mechanism_of(method_named(terms.method)),
             setup.noise,
             self.state.seed,
             setup.workers,

@@ -18,7 +18,7 @@ import msgspec
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.experiments.runs import Data, Part, Privacy, Run, Scalar, accepted_params, make_run
 from hdpmf.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import dataset_info, find_dataset
 
@@ -142,7 +142,7 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
     data = data_of(experiment, place.dataset)
     cells = []
     for values in grid:
-        params = {**_base_params(experiment, place.factors), **values}
+        params = {**_base_params(experiment, place), **values}
         privacy = Privacy(dict(experiment.privacy), tuning.seed)
         runs = tuple(
             make_run(
@@ -163,7 +163,7 @@ def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: f
     """The runs of one cell of a table, or one point of a curve: one per seed, in the order of the seeds."""
     data = data_of(experiment, place.dataset)
     chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
-    params: dict[str, Scalar] = {**_base_params(experiment, place.factors), **chosen}
+    params: dict[str, Scalar] = {**_base_params(experiment, place), **chosen}
     changes = dict(experiment.privacy)
     fraction = 1.0
     if experiment.vary is not None and x is not None:
@@ -195,10 +195,12 @@ def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     return PrivacySpec.paper(**changes)
 
 
-def _base_params(experiment: Experiment, factors: int) -> dict[str, Scalar]:
+def _base_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
+    # A method with a number of epochs of its own keeps it, unless params or vary say otherwise.
+    epochs = {} if "epochs" in METHODS[place.method].defaults else {"epochs": experiment.epochs}
     return {
-        "n_factors": factors,
-        "epochs": experiment.epochs,
+        "n_factors": place.factors,
+        **epochs,
         "epsilon": float(experiment.epsilon),
         "solver": experiment.solver,
         **experiment.params,

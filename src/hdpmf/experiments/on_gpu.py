@@ -14,7 +14,8 @@ from hdpmf.experiments.execute import claim_of, finished, measured, parts_of, we
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.store import Result, now
 from hdpmf.gpu.availability import explain
-from hdpmf.models import METHODS, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import make_model
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.together import Fit, fit_together
 from hdpmf.privacy import PrivacyWeights

@@ -16,7 +16,7 @@ from hdpmf.experiments.runs import Run
 from hdpmf.experiments.schedule import estimated_seconds
 from hdpmf.experiments.store import Result
 from hdpmf.experiments.summary import dataset_title
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.progress import View, clock, view
 
 if TYPE_CHECKING:

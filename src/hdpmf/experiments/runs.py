@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hdpmf.models import METHODS, Model
+from hdpmf.methods import METHODS
 
 RESULTS_VERSION = 1
 """Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
@@ -146,10 +146,4 @@ def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 def accepted_params(method: str) -> frozenset[str]:
     """The parameters that a method leaves open."""
-    known = METHODS[method]
-    return _open_params(known.model, tuple(known.fixed))
-
-
-@cache
-def _open_params(model: type[Model], fixed: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(model.parameter_names()) - frozenset(fixed)
+    return frozenset(METHODS[method].options)

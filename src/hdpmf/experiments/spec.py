@@ -215,7 +215,7 @@ def check(experiment: Experiment, origin: str) -> None:
         ConfigError: With the field and what is possible there.
     """
     from hdpmf.experiments.expand import method_names, privacy_spec
-    from hdpmf.models import METHODS
+    from hdpmf.methods import METHODS
 
     methods = method_names(experiment)  # imports the user's modules and knows the names
     parameters = {name for method in methods for name in METHODS[method].model.parameter_names()}

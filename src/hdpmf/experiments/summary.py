@@ -11,7 +11,7 @@ from hdpmf.experiments.expand import Place, evaluation_runs, method_names, place
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
 from hdpmf.experiments.store import Claim, Result, Store
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.ratings import dataset_info, dataset_names
 
 METRICS = ("mse", "mae", "mse_all", "mae_all")

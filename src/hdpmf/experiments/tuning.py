@@ -17,7 +17,7 @@ from hdpmf.experiments.expand import Place, resolve
 from hdpmf.experiments.runner import Done, Progress, run_experiments
 from hdpmf.experiments.spec import BATCH_GRID, DEFAULT_GRIDS, DataOptions, Experiment, Grid, Split, Tuning, check
 from hdpmf.experiments.store import Store
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.ratings import dataset_names
 
 

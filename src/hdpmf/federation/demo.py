@@ -177,7 +177,7 @@ def _policy(settings: RunSettings, devices: int) -> Policy:
     return Policy(
         methods=(settings.method,),
         allow_nominal=True,
-        allow_unprotected=settings.method == "mf",
+        allow_unprotected=settings.kind.claim(settings.view).status == "none",
         epsilon=settings.epsilon,
         max_rounds=settings.rounds,
         min_participants=2,
@@ -245,10 +245,6 @@ def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.nda
 def _library_score(
     train: Ratings, test: Ratings, weights: PrivacyWeights, settings: RunSettings, seed: int
 ) -> dict[str, float]:
-    model = make_model(
-        settings.method, n_factors=settings.factors, learning_rate=settings.learning_rate, reg=settings.reg,
-        epochs=settings.rounds, epsilon=settings.epsilon, rng=seed,
-        prior=settings.prior, labels=settings.labels is not None,
-    )  # fmt: skip
+    model = make_model(settings.method, rng=seed, **settings.model_params())
     score = model.fit(train, weights).score(test)
     return {name: float(score[name]) for name in ("mse", "mae")}

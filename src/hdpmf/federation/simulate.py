@@ -208,20 +208,7 @@ def _everyones_model(
     settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome, found: list[Vectors]
 ) -> Model:
     """What all devices together predict, measured as the library's models are."""
-    model = make_model(
-        settings.method,
-        n_factors=settings.factors,
-        learning_rate=settings.learning_rate,
-        reg=settings.reg,
-        epochs=settings.rounds,
-        epsilon=settings.epsilon,
-        threshold=settings.threshold,
-        design=settings.design,
-        coding=settings.coding,
-        patterns=settings.patterns,
-        labels=settings.labels is not None,
-        prior=settings.prior,
-    )
+    model = make_model(settings.method, **settings.model_params())
     numbers = outcome.model.numbers
     if isinstance(numbers, ItemFacts):
         if not isinstance(model, OneRound):

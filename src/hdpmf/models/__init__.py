@@ -4,7 +4,7 @@ from hdpmf.models.base import Model, Recommendation
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
-from hdpmf.models.methods import METHODS, Method, make_model
+from hdpmf.models.methods import make_model
 from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.models.training import EpochRecord
 from hdpmf.public.priors import Prior, load_prior
@@ -13,7 +13,6 @@ from hdpmf.ratings.item_features import ItemFeatures
 __all__ = [
     "DPMF",
     "HDPMF",
-    "METHODS",
     "MF",
     "PDPMF",
     "EpochRecord",
@@ -21,7 +20,6 @@ __all__ = [
     "HDPBit",
     "HDPSum",
     "ItemFeatures",
-    "Method",
     "Model",
     "Prior",
     "Recommendation",

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError
+from hdpmf.methods import method_of
 from hdpmf.models.params import Parameters
 from hdpmf.models.training import EpochRecord
-from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.privacy.claims import PrivacyClaim, claim_of
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.ratings import Id, Ratings
@@ -65,12 +66,13 @@ class Model(Parameters, ABC):
     @property
     def privacy(self) -> PrivacyClaim:
         """What the model's epsilon is and what it stands on."""
-        claim = self._mechanism().claim(getattr(self, "epsilon", 0.0))
-        if claim.status != "nominal":
+        method = method_of(self)
+        claim = claim_of(method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False)))
+        if method is None or claim.status != "nominal":
             return claim
         from hdpmf.privacy.accounting import with_honest_cost
 
-        return with_honest_cost(claim, type(self).__name__.lower(), self.get_params())
+        return with_honest_cost(claim, method.name, self.get_params())
 
     def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.

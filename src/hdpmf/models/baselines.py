@@ -9,7 +9,6 @@ import numpy as np
 
 from hdpmf.errors import ConfigError
 from hdpmf.models.base import Callback, Model, Recommendation
-from hdpmf.privacy.claims import NOT_PRIVATE, NOTHING_SENT, PrivacyClaim
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.ratings import Id, Ratings
@@ -56,11 +55,6 @@ class _Baseline(Model):
 class UserMean(_Baseline):
     """Each user's own mean, computed on the device. Nothing is sent: epsilon is 0."""
 
-    @property
-    def privacy(self) -> PrivacyClaim:
-        """Epsilon 0, proved."""
-        return NOTHING_SENT
-
 
 class GlobalMean(_Baseline):
     """The mean of all training ratings, for everyone. Not private: it is computed from raw ratings.
@@ -83,11 +77,6 @@ class GlobalMean(_Baseline):
         super().fit(train)
         self.mean_ = float(train.values.mean(dtype=np.float64))
         return self
-
-    @property
-    def privacy(self) -> PrivacyClaim:
-        """None."""
-        return NOT_PRIVATE
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.full(len(users), self.mean_)

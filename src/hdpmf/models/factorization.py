@@ -9,9 +9,16 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
+from hdpmf.methods import check
+from hdpmf.methods.configurations import (
+    FactorizationOptions,
+    HDPMFOptions,
+    PrivateFactorizationOptions,
+    SampledOptions,
+)
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_training import gpu_epochs
 from hdpmf.models.params import with_current_names
@@ -33,7 +40,7 @@ NOT_ON_GPU = (
 
 
 @dataclass(eq=False, repr=False)
-class Factorization(Model):
+class Factorization(FactorizationOptions, Model):
     """Matrix factorization with some mechanism; see the subclasses.
 
     Args:
@@ -54,18 +61,8 @@ class Factorization(Model):
         history_: One record per epoch.
     """
 
-    n_factors: int = 10
-    learning_rate: float = 0.01
-    reg: float = 0.01
-    epochs: int = 100
     _: KW_ONLY
-    solver: str = "batch"
-    scale_steps: bool = True
-    early_stopping: int | None = None
-    on: str = "cpu"
     device: InitVar[str | None] = None  # the old name of ``on``
-    n_threads: int | None = None
-    rng: int | np.random.Generator | None = None
 
     history_: tuple[EpochRecord, ...] = field(init=False)
 
@@ -181,24 +178,9 @@ class Factorization(Model):
         return self.solver == "batch" if self.h == "auto" else self.h == "item"
 
     def _check_params(self, validation: Ratings | None) -> None:
-        _require_whole("n_factors", self.n_factors)
-        _require_whole("epochs", self.epochs)
-        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(f"learning_rate must be a positive number, not {self.learning_rate!r}")
-        if not (_is_number(self.reg) and self.reg >= 0):
-            raise ConfigError(f"reg must be 0 or a positive number, not {self.reg!r}")
-        if not (_is_number(self.epsilon) and self.epsilon > 0):
-            raise PrivacyError(
-                f"epsilon must be a positive number, not {self.epsilon!r}; a budget of 0 allows nothing to be sent "
-                "(the user-mean method does without)"
-            )
-        _require_one_of("solver", self.solver, tuple(_SOLVERS))
-        _require_one_of("h", self.h, ("auto", "item", "shared"))
-        _require_one_of("noise", self.noise, ("epoch", "once"))
-        if self.early_stopping is not None:
-            _require_whole("early_stopping", self.early_stopping)
-            if validation is None:
-                raise ConfigError("early_stopping needs a validation set; pass fit(..., validation=ratings)")
+        check(self)
+        if self.early_stopping is not None and validation is None:
+            raise ConfigError("early_stopping needs a validation set; pass fit(..., validation=ratings)")
 
 
 class MF(Factorization):
@@ -209,7 +191,7 @@ class MF(Factorization):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateFactorization(Factorization):
+class PrivateFactorization(PrivateFactorizationOptions, Factorization):
     """What the private methods share, beyond Factorization.
 
     Args:
@@ -218,11 +200,6 @@ class PrivateFactorization(Factorization):
             numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
         noise: Drawn anew in every ``epoch`` or ``once``.
     """
-
-    epsilon: float = 1.0  # type: ignore[misc]  # a constant without privacy, a parameter with it
-    _: KW_ONLY
-    h: str = "auto"  # type: ignore[misc]
-    noise: str = "epoch"  # type: ignore[misc]
 
 
 class DPMF(PrivateFactorization):
@@ -233,22 +210,19 @@ class DPMF(PrivateFactorization):
 
 
 @dataclass(eq=False, repr=False)
-class PDPMF(PrivateFactorization):
+class PDPMF(SampledOptions, PrivateFactorization):
     """Ratings below a threshold budget are sampled, the noise is set by the threshold.
 
     Args:
         threshold: ``mean``, ``min`` or ``max`` of the ratings' budgets, or a number.
     """
 
-    _: KW_ONLY
-    threshold: str | float = "mean"
-
     def _mechanism(self) -> Mechanism:
         return Sample(self.threshold)
 
 
 @dataclass(eq=False, repr=False)
-class HDPMF(PrivateFactorization):
+class HDPMF(HDPMFOptions, PrivateFactorization):
     """The paper's method: ratings are stretched by their weights, predictions rescaled.
 
     Args:
@@ -258,12 +232,8 @@ class HDPMF(PrivateFactorization):
         rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation HDPMF-R.
     """
 
-    _: KW_ONLY
-    mechanism: str = "stretch"
-    rescale: bool = True
-
     def _mechanism(self) -> Mechanism:
-        _require_one_of("mechanism", self.mechanism, ("stretch", "weight", "paid"))
+        check(self)
         return {"stretch": Stretch(self.rescale), "weight": Weight(), "paid": Paid()}[self.mechanism]
 
     def _on_gpu(self) -> bool:
@@ -275,6 +245,8 @@ class HDPMF(PrivateFactorization):
 
     def _check_params(self, validation: Ratings | None) -> None:
         super()._check_params(validation)
+        if self.mechanism != "stretch" and not self.rescale:
+            raise ConfigError(f"rescale is for the mechanism 'stretch'; {self.mechanism!r} has nothing to rescale")
         if self.mechanism == "paid":
             # Each of these would void the guarantee: nobody can run the first as secure sums, the second is removed
             # by subtracting two rounds, the third stops at a time that depends on ratings.
@@ -282,20 +254,7 @@ class HDPMF(PrivateFactorization):
                 (self.solver != "batch", "solver='batch'"),
                 (self.noise != "epoch", "noise='epoch'"),
                 (self.early_stopping is not None, "early_stopping=None"),
+                (self.h != "auto", "h='auto': there is no h"),
             ):
                 if wrong:
                     raise ConfigError(f"the mechanism 'paid' keeps its guarantee only with {what}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _require_whole(name: str, value: object) -> None:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a whole number from 1, not {value!r}")
-
-
-def _require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

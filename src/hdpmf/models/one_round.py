@@ -6,24 +6,24 @@ released and whose user vectors never leave the device.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
+from hdpmf.methods import check
+from hdpmf.methods.configurations import BitOptions, OneRoundOptions, SumOptions
 from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
-from hdpmf.privacy.claims import PrivacyClaim
-from hdpmf.privacy.coding import CURVES, make_coding
+from hdpmf.privacy.coding import make_coding
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
@@ -58,7 +58,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 
 @dataclass(eq=False, repr=False)
-class OneRound(Model):
+class OneRound(OneRoundOptions, Model):
     """What HDPSum and HDPBit share; see there.
 
     Attributes:
@@ -68,22 +68,13 @@ class OneRound(Model):
         feature_names_: The columns that each user's vector belongs to.
     """
 
-    epsilon: float = 1.0
     _: KW_ONLY
-    coding: str = "auto"
-    features: Features = "auto"
-    prior: str | PathLike[str] | Prior | None = None
-    on: str = "cpu"
     device: InitVar[str | None] = None  # the old name of ``on``
-    n_threads: int | None = None
-    rng: int | np.random.Generator | None = None
 
     facts_: ItemFacts = field(init=False)
     fit_: DeviceFit = field(init=False)
     n_silent_: int = field(init=False)
     prior_origin_: dict[str, Any] | None = field(init=False)
-
-    codings: ClassVar[tuple[str, ...]] = ("auto", *CURVES)
 
     def __post_init__(self, device: str | None) -> None:
         if device is not None:
@@ -273,18 +264,11 @@ class OneRound(Model):
         return rated
 
     def _check_params(self) -> None:
-        number = isinstance(self.epsilon, (int, float, np.number)) and not isinstance(self.epsilon, bool)
-        if not (number and math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise PrivacyError(
-                f"epsilon must be a positive number, not {self.epsilon!r}; a budget of 0 allows nothing to be sent "
-                "(the user-mean method does without)"
-            )
-        if self.coding not in self.codings:
-            raise ConfigError(f"coding must be one of {', '.join(self.codings)}, not {self.coding!r}")
+        check(self)
 
 
 @dataclass(eq=False, repr=False)
-class HDPSum(OneRound):
+class HDPSum(SumOptions, OneRound):
     """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
 
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and three quarters of
@@ -305,23 +289,6 @@ class HDPSum(OneRound):
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
-    _: KW_ONLY
-    design: str = "A"
-    labels: bool = False
-
-    @property
-    def privacy(self) -> PrivacyClaim:
-        """Epsilon, proved for an observer of sums."""
-        return PrivacyClaim(
-            float(self.epsilon),
-            "proved",
-            "sums over users (secure aggregation)",
-            "every rating enters one sum once, with discrete Laplace noise; what else is computed never leaves devices"
-            if not self.labels
-            else "every rating enters two sums of weights and one of ratings, with discrete Laplace noise, and its "
-            "presence the lot by which its device's label is drawn; what else is computed never leaves devices",
-        )
-
     def _design(self) -> str:
         return self.design
 
@@ -330,16 +297,12 @@ class HDPSum(OneRound):
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.design not in ("A", "S"):
-            raise ConfigError(f"design must be A or S, not {self.design!r}")
-        if not isinstance(self.labels, bool):
-            raise ConfigError(f"labels must be True or False, not {self.labels!r}")
         if self.labels and self.design != "A":
             raise ConfigError("taste labels belong to design A; drop design or labels")
 
 
 @dataclass(eq=False, repr=False)
-class HDPBit(OneRound):
+class HDPBit(BitOptions, OneRound):
     """One bit per rating: the recommender may see every message.
 
     Every rating has W_ij * epsilon pure local differential privacy against the whole transcript. Which items a user
@@ -357,24 +320,6 @@ class HDPBit(OneRound):
         n_threads: As for HDPSum.
         rng: As for HDPSum.
     """
-
-    _: KW_ONLY
-    patterns: int = 8
-
-    @property
-    def privacy(self) -> PrivacyClaim:
-        """Epsilon, proved for an observer of everything that is sent."""
-        return PrivacyClaim(
-            float(self.epsilon),
-            "proved",
-            "all messages",
-            "every rating sends one randomised bit, once; what else is computed never leaves devices",
-        )
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if not isinstance(self.patterns, int) or isinstance(self.patterns, bool) or not 0 <= self.patterns <= 100:
-            raise ConfigError(f"patterns must be a whole number from 0 to 100, not {self.patterns!r}")
 
     def _design(self) -> str:
         return "L"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Status = Literal["none", "nominal", "proved"]
+from hdpmf.methods import Method, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +31,10 @@ class PrivacyClaim:
         return f"epsilon {self.epsilon:g} ({self.status}; {self.view})"
 
 
-NOT_PRIVATE = PrivacyClaim(None, "none", "everything", "ratings are used without any noise")
-
-NOTHING_SENT = PrivacyClaim(0.0, "proved", "all messages", "nothing leaves the device")
-
-
-def nominal(epsilon: float) -> PrivacyClaim:
-    """The claim of the paper's schemes."""
-    return PrivacyClaim(
-        epsilon,
-        "nominal",
-        "final item factors, one noise draw, user vectors independent of the ratings",
-        "as stated in the paper; training sends fresh messages every round, which its proof does not cover",
-    )
+def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> PrivacyClaim:
+    """What is claimed for a model of this method; nothing for a model that belongs to no registered method."""
+    if method is None:
+        return PrivacyClaim(None, "none", "everything", "it is not registered as a method, so nothing is claimed")
+    claim = method.claim(labels=labels)
+    stated = None if claim.status == "none" else 0.0 if claim.value == 0 else epsilon
+    return PrivacyClaim(stated, claim.status, claim.against, claim.reason)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpmf.errors import PrivacyError
-from hdpmf.privacy.claims import NOT_PRIVATE, PrivacyClaim, nominal
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.methods import Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,6 @@ class Mechanism(ABC):
         """Scores u.v on the rating scale."""
         return scores
 
-    def claim(self, epsilon: float) -> PrivacyClaim:
-        """What the method's epsilon stands for."""
-        return nominal(epsilon)
-
     def enter(
         self,
         values: np.ndarray,
@@ -128,10 +124,6 @@ class NoPrivacy(Mechanism):
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """No noise."""
         return None
-
-    def claim(self, epsilon: float) -> PrivacyClaim:
-        """None."""
-        return NOT_PRIVATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +236,6 @@ class Paid(Weight):
     needs_h = False
     sends_fitted_vectors = False
 
-    def claim(self, epsilon: float) -> PrivacyClaim:
-        """Proved for secure sums."""
-        return PrivacyClaim(
-            epsilon,
-            "proved",
-            "sums over users (secure aggregation)",
-            "all rounds together, for a change of a rating's value; whole numbers with discrete Laplace noise",
-        )
-
 
 def _known(budgets: Budgets | None) -> Budgets:
     if budgets is None or budgets.count == 0:
@@ -268,3 +251,18 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "weight": Weight,
     "paid": Paid,
 }
+
+
+def mechanism_of(method: Method, threshold: str | float = "mean") -> Mechanism:
+    """The mechanism of a method that is trained by gradients.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if method.mechanism is None:
+        raise ConfigError(f"{method.name} is not trained in rounds")
+    if method.mechanism == "sample":
+        return Sample(threshold)
+    if method.mechanism == "stretch":
+        return Stretch(bool(method.fixed.get("rescale", True)))
+    return MECHANISMS[method.mechanism]()

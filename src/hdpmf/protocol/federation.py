@@ -23,17 +23,13 @@ from typing import Literal
 
 import msgspec
 
+from hdpmf.methods import METHODS, View, federated
 from hdpmf.protocol.messages import _Message, _positive
 
 RUN_BYTES = 16
 MAX_ITEMS = 1 << 24
 MAX_LEVELS = 1 << 16
 MAX_RATING = 1_000_000
-
-Method = Literal["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"]
-
-View = Literal["messages", "sums"]
-"""What the recommender sees: each device's messages, or only sums over devices."""
 
 Reason = Literal[
     "policy",  # the device's own policy forbids it
@@ -45,11 +41,6 @@ Reason = Literal[
     "unavailable",  # the device cannot do what is asked (an extra that is not installed, no ratings)
 ]
 """Why a device refuses. A word and no text: what it knows stays with it, the details are in its own log."""
-
-
-def by_labels(method: str, rounds: int) -> bool:
-    """Whether a run of so many rounds is by taste labels: what tells is how often devices are asked."""
-    return method == "hdp-sum" and rounds == 2
 
 
 class Call(_Message, frozen=True):
@@ -124,30 +115,29 @@ class Terms(_Message, frozen=True):
         catalogue: Fingerprint of the item table.
         users: Users whom the recommender expects to take part.
         minimum: Users, at least, whose noise is in every sum (for ``sums``); without so many there is no sum.
+        labels: The run is by taste labels.
     """
 
-    method: Method
+    method: str
     view: View
     epsilon: float
     rounds: int
     catalogue: str
     users: int
     minimum: int
+    labels: bool = False
 
     def _check(self) -> None:
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
-        self._require(self.method != "hdp-bit" or self.rounds == 1, "hdp-bit has one round")
-        self._require(self.method != "hdp-sum" or self.rounds <= 2, "hdp-sum has one round, or two with taste labels")
-        self._require(self.method != "hdp-sum" or self.view == "sums", "hdp-sum needs secure sums")
-        self._require(self.method != "hdp-bit" or self.view == "messages", "hdp-bit sends messages")
-
-    @property
-    def labels(self) -> bool:
-        """Whether the run is by taste labels."""
-        return by_labels(self.method, self.rounds)
+        self._require(self.method in federated(), "the method is none that runs between machines")
+        method = METHODS[self.method]
+        self._require(self.view in method.views, f"{self.method} cannot run where {self.view} are seen")
+        self._require(not self.labels or method.labelled is not None, f"{self.method} has no taste labels")
+        rounds = method.form(self.labels).rounds
+        self._require(rounds in (None, self.rounds), f"{self.method} has rounds = {rounds}, not {self.rounds}")
 
 
 class Accepted(_Message, frozen=True):

@@ -21,7 +21,7 @@ from hdpmf.experiments import (
     dataset_title,
     tuning_tables,
 )
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.report.numbers import plain
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hdpmf.experiments import Cell, Experiment, paired_test
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.report.content import Content
 from hdpmf.report.numbers import counted, four, p_value, plain, words
 

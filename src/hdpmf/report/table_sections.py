@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hdpmf.experiments import Cell, Experiment
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.content import Content, list_metrics
 from hdpmf.report.honest import RATERS, cost_range, view_words

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from hdpmf.errors import ConfigError
+from hdpmf.methods import Method, View, federated, method_named
 from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON, make_coding
-from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, Sample
+from hdpmf.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
-from hdpmf.protocol.federation import Method, View
-
-METHODS: tuple[str, ...] = get_args(Method)
-ONE_ROUND = ("hdp-sum", "hdp-bit")
-
-_MECHANISM_OF: dict[str, Literal["none", "uniform", "sample", "stretch", "weight", "paid"]] = {
-    "mf": "none",
-    "dpmf": "uniform",
-    "pdpmf": "sample",
-    "hdpmf": "stretch",
-    "hdpmf-r": "stretch",
-    "hdpmf-w": "weight",
-    "hdpmf-paid": "paid",
-}
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +38,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
     """
 
-    method: Method
+    method: str
     view: View
     minimum: int
     epsilon: float = 1.0
@@ -69,22 +56,20 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     prior: str | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ConfigError(f"a federation cannot run {self.method!r}; choose from {', '.join(METHODS)}")
-        needed = {"hdp-sum": "sums", "hdp-bit": "messages"}.get(self.method, self.view)
-        if self.view != needed:
-            raise ConfigError(f"{self.method} is made for the view {needed!r}, not {self.view!r}")
+        if self.method not in federated():
+            raise ConfigError(f"a federation cannot run {self.method!r}; choose from {', '.join(federated())}")
+        method = self.kind
+        if self.view not in method.views:
+            raise ConfigError(f"{self.method} is made for the view {' or '.join(method.views)!r}, not {self.view!r}")
         if self.minimum < 1:
             raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
         if self.labels is not None:
             self._check_labels(self.labels)
-        asked = 1 if self.labels is None else 2
-        if self.one_round and self.rounds != asked:
-            raise ConfigError(
-                f"{self.method} has {['one round', 'two rounds by labels'][asked - 1]}, not {self.rounds}"
-            )
-        if self.prior is not None and not self.one_round:
-            raise ConfigError(f"{self.method} has no use for a prior; it is for {' and '.join(ONE_ROUND)}")
+        asked = method.form(self.labels is not None).rounds
+        if asked not in (None, self.rounds):
+            raise ConfigError(f"{self.method} has {asked} rounds, not {self.rounds}; --labels makes them two")
+        if self.prior is not None:
+            method.require("prior")
         for name in ("rounds", "factors"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -95,22 +80,43 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError(f"patterns must be from 0 to 100, not {self.patterns}")
 
     def _check_labels(self, score: dict[str, float]) -> None:
-        if self.method != "hdp-sum" or self.design != "A":
-            raise ConfigError("taste labels belong to design A of hdp-sum; drop one of them")
+        self.kind.require("labels")
+        if self.design != "A":
+            raise ConfigError("taste labels belong to design A; drop one of them")
         if self.epsilon < FEWEST_LABEL_EPSILON:
             raise ConfigError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {self.epsilon:g}")
         if not score or not all(map(math.isfinite, score.values())):
             raise ConfigError("the score for labels must have finite weights")
 
     @property
+    def kind(self) -> Method:
+        """What the method is."""
+        return method_named(self.method)
+
+    @property
     def one_round(self) -> bool:
         """Whether devices answer a survey once instead of training rounds."""
-        return self.method in ONE_ROUND
+        return self.kind.one_round
+
+    def model_params(self) -> dict[str, Any]:
+        """The parameters of the library's model that the same run would give."""
+        return self.kind.own(
+            n_factors=self.factors,
+            learning_rate=self.learning_rate,
+            reg=self.reg,
+            epochs=self.rounds,
+            epsilon=self.epsilon,
+            threshold=self.threshold,
+            design=self.design,
+            coding=self.coding,
+            patterns=self.patterns,
+            labels=self.labels is not None,
+            prior=self.prior,
+        )
 
     def mechanism(self) -> Mechanism:
         """How ratings enter training; what differs between the methods of the paper."""
-        name = _MECHANISM_OF[self.method]
-        return Sample(self.threshold) if name == "sample" else MECHANISMS[name]()
+        return mechanism_of(self.kind, self.threshold)
 
     def terms(self, catalogue: str, users: int) -> Terms:
         """What devices agree to.
@@ -131,6 +137,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             catalogue=catalogue,
             users=users,
             minimum=self.minimum,
+            labels=self.labels is not None,
         )
 
     def plan(self, known: KnownItems) -> Plan:
@@ -141,7 +148,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             epochs=self.rounds,
             learning_rate=self.learning_rate,
             reg=self.reg,
-            mechanism=_MECHANISM_OF[self.method],
+            mechanism=self.kind.mechanism,  # type: ignore[arg-type]  # one of the registry's names
             epsilon=self.epsilon,
             scale_low=known.scale.low,
             scale_high=known.scale.high,
@@ -153,7 +160,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """What is asked, for the one-round designs. Noise is divided among the smallest number of users allowed."""
         if self.labels is not None and known.features is None:
             raise ConfigError("labels are drawn by a public score of item features; this catalogue's items have none")
-        design: Literal["A", "S", "L"] = "L" if self.method == "hdp-bit" else self.design
+        design: Literal["A", "S", "L"] = "L" if self.kind.family == "bits" else self.design
         coding = self.coding
         if design == "L" and coding == "auto" and self.epsilon < 4.0:
             coding = "threshold"

@@ -12,25 +12,6 @@ from hdpmf.service.settings import RunSettings
 
 TYPICAL_RATERS = 20
 
-_SEES = {
-    "hdp-bit": "every device's bits: which items it rated, how strict it is about each, and one randomised bit per "
-    "rating",
-    "hdp-sum": "one sum over devices, for every item: coded ratings and weights of all users together, with noise that "
-    "nobody holds alone; and which devices took part",
-}
-_BY_LABELS = (
-    "two sums over devices, with noise that nobody holds alone: for every item the weights of all users together, then "
-    "coded ratings and weights, which for much-rated items are apart by a label that each device draws once at random "
-    "and tells nobody; and which devices took part"
-)
-_MESSAGES = (
-    "in every round every device's gradients, each with its own small share of the noise, and which items it rated"
-)
-_BARE = "in every round every device's gradients, without any noise, and which items it rated"
-_SUMS = "in every round only sums over devices, of gradients and noise (half of which, h, it drew itself), how many "
-_SUMS += "ratings each item has, and which devices took part"
-_BUDGETS = "; beside that, how many ratings each device has and the sum, smallest and largest of their budgets"
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -80,16 +61,16 @@ def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | No
     setting = _setting(settings, scale, noise_budget)
     view = "messages" if settings.view == "messages" else "sums-h-known"
     found = cost(setting, view, n_raters=TYPICAL_RATERS)
-    summed = settings.view == "sums"
+    claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
     epsilon, status, guarantee = _worth(settings, found, scale)
     return Statement(
         settings.view,
         epsilon,
         status,
-        _sees(settings),
+        claim.sees,
         guarantee,
         _honest(found) if status == "nominal" else "",
-        _needs(settings) if summed and status != "none" else "",
+        claim.needs if status != "none" else "",
     )
 
 
@@ -121,25 +102,6 @@ def _honest(found: Cost) -> str:
     return f"{found.in_numbers()} for a rating of weight 1{where}, counting its own gradients only"
 
 
-def _sees(settings: RunSettings) -> str:
-    if settings.labels is not None:
-        return _BY_LABELS
-    if settings.method in _SEES:
-        return _SEES[settings.method]
-    sees = _SUMS if settings.view == "sums" else _BARE if settings.method == "mf" else _MESSAGES
-    if settings.method == "hdpmf-paid":
-        sees = sees.replace(" (half of which, h, it drew itself)", "")
-    return sees + (_BUDGETS if settings.mechanism().needs_budgets else "")
-
-
-def _needs(settings: RunSettings) -> str:
-    words = "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md "
-    words += "allows for)"
-    if settings.method in ("hdp-sum", "hdpmf-paid"):
-        words += f"; at least {settings.minimum} honest users in every sum, among whom the noise is divided"
-    return words
-
-
 def _setting(settings: RunSettings, scale: RatingScale, noise_budget: float | None) -> Setting:
     needs_budgets = not settings.one_round and settings.mechanism().needs_budgets
     return Setting(
@@ -150,7 +112,7 @@ def _setting(settings: RunSettings, scale: RatingScale, noise_budget: float | No
         h="item" if settings.h_per_item else "shared",
         noise_budget=noise_budget if needs_budgets else None,
         design=settings.design,
-        coding=settings.coding if settings.method == "hdp-sum" else "auto",
+        coding=settings.coding if settings.kind.family == "sums" else "auto",
         scale=scale,
         labels=settings.labels is not None,
     )

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.methods import mechanism_of
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
+from hdpmf.methods import method_named
 from hdpmf.privacy import PrivacySpec, SeededNoise
+from hdpmf.privacy.mechanisms import mechanism_of
 from hdpmf.protocol import (
     Call,
     Envelope,
@@ -221,7 +222,8 @@ class Run:
         self.run = run
         self.roster = enrol(agents) if view == "sums" else None
         self._heard = heard
-        self.recommender = Recommender(self.plan, mechanism_of(method), SeededNoise(3, 1), h_per_item=True)
+        mechanism = mechanism_of(method_named(method))
+        self.recommender = Recommender(self.plan, mechanism, SeededNoise(3, 1), h_per_item=True)
 
     def tell(self, message: Message, number: int = 0) -> list[Any]:
         """All agents' answers."""

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from hdpmf.device.local_model import recommend
-from hdpmf.device.methods import mechanism_of
 from hdpmf.device.predictions import predict
 from hdpmf.errors import PrivacyError
 from hdpmf.kernels.threads import Workers
+from hdpmf.methods import method_named
 from hdpmf.models import make_model
+from hdpmf.privacy.mechanisms import mechanism_of
 from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
 from hdpmf.protocol.layout import contribution_from_sum, survey_layout
@@ -54,7 +55,7 @@ def library(method):
         def uniforms(self, n):
             return np.zeros(n)
 
-    plan, mechanism = plan_for(method), mechanism_of(method)
+    plan, mechanism = plan_for(method), mechanism_of(method_named(method))
     shard = Shard(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, Workers(1))
     recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
@@ -117,7 +118,7 @@ def test_a_real_device_keeps_its_model_and_recommends_by_itself():
         [part([3]).values.mean(), WORLD.scale.middle]
     )
     words = [one.words for one in store.ledger.entries()]
-    assert words[0].startswith("hdpmf with epsilon 0.5. The recommender sees which items this device rated")
+    assert words[0].startswith("hdpmf with epsilon 0.5. The recommender sees in every round every device's gradients")
     assert "nominal" in words[0]
     assert "no finite pure epsilon" in words[0]
     assert [one.action for one in store.ledger.entries()] == [*["sent"] * 5, "received"]

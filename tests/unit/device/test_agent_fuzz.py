@@ -40,7 +40,7 @@ VALID = [
     letter(terms_for("hdp-sum", "sums", users=3, minimum=3), run=b"2" * 16), letter(survey_for(contributors=3),
     run=b"2" * 16), letter(facts_for(), 1, run=b"3" * 16),
     letter(encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)), 0, run=b"2" * 16, kind="sum"),
-    letter(terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2), run=b"4" * 16),
+    letter(terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16),
     letter(survey_for(contributors=3, labels=True), run=b"4" * 16),
     letter(Grouping(scores=np.arange(30), heads=np.arange(9)), 1, run=b"4" * 16),
     letter(Round(number=1, item_factors=_F, raters=np.full(30, 3), h=_F + 1), 1),

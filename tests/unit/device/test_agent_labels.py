@@ -39,7 +39,7 @@ from .federated import (
 )
 
 N = 6
-TERMS = terms_for("hdp-sum", "sums", rounds=2)
+TERMS = terms_for("hdp-sum", "sums", rounds=2, labels=True)
 SURVEY = survey_for(labels=True)
 SCORES = np.random.default_rng(3).integers(-64, 65, WORLD.n_items)
 GROUPING = Grouping(scores=SCORES, heads=np.array([0, 3, 4, 17, 29]))
@@ -307,22 +307,24 @@ def test_a_sum_of_other_heads_than_the_grouping_has():
 )
 def test_a_survey_with_other_labels_than_the_terms(rounds, labels):
     agents, _ = agents_of()
-    ask(agents[0], replace(TERMS, rounds=rounds))
+    ask(agents[0], replace(TERMS, rounds=rounds, labels=rounds == 2))
     refuses(agents[0], survey_for(labels=labels), "protocol")
     assert agents[0]._store.ledger.spent_total() == 0
 
 
 def test_terms_have_one_round_or_two():
-    with pytest.raises(ProtocolError, match="or two with taste labels"):
+    with pytest.raises(ProtocolError, match="hdp-sum has rounds = 2, not 3"):
         replace(TERMS, rounds=3)
-    with pytest.raises(ProtocolError, match="one round"):
+    with pytest.raises(ProtocolError, match="hdp-sum has rounds = 1, not 2"):
+        replace(TERMS, labels=False)
+    with pytest.raises(ProtocolError, match="hdp-bit has rounds = 1"):
         terms_for("hdp-bit", rounds=2)
     strict = agent_for(make_store(ratings=part([1]), policy=replace(OPEN, max_rounds=1)))
     strict._store.pin_roster(
         [strict._store.identity.public, *(bytes([one]) * 32 for one in range(1, 18))], [1] * WORLD.n_users
     )
     refuses(strict, TERMS, "policy")
-    assert ask(strict, replace(TERMS, rounds=1)) == Accepted()
+    assert ask(strict, replace(TERMS, rounds=1, labels=False)) == Accepted()
 
 
 def test_an_epsilon_that_labels_cannot_be_drawn_with_is_refused_before_anything_is_paid():

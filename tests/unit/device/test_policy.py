@@ -8,12 +8,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hdpmf.device.policy import Policy, standing
+from hdpmf.device.policy import Policy
 from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.methods import METHODS, View, federated
 from hdpmf.privacy.accounting import cost
-from hdpmf.protocol.federation import Method, Terms, View
+from hdpmf.protocol.federation import Terms
 
-EVERYTHING = get_args(Method)
+EVERYTHING = federated()
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
 
 
@@ -26,7 +27,7 @@ def _terms(**fields: Any) -> Terms:
 @pytest.mark.parametrize("view", get_args(View))
 @pytest.mark.parametrize("method", EVERYTHING)
 def test_standing_is_what_the_accountant_says(method: str, view: str) -> None:
-    assert standing(method, view) == STATUS[cost(method, view).status]
+    assert METHODS[method].claim(view).status == STATUS[cost(method, view).status]
 
 
 def test_what_is_proved_is_allowed() -> None:

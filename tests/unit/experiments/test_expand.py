@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from hdpmf.experiments import Experiment, expected_runs, parse_experiment, resol
 from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
 from hdpmf.experiments.runner import tuning_runs
 from hdpmf.experiments.runs import METHOD_VERSIONS, Data, Part, Privacy, Run, make_run
-from hdpmf.models import METHODS, Method, UserMean
+from hdpmf.methods import METHODS
 
 PARAMS = {"n_factors": 4, "epochs": 5, "learning_rate": 0.01, "reg": 0.01, "epsilon": 1.0, "solver": "batch"}
 
@@ -125,7 +126,8 @@ def test_ml_100k_uses_its_ready_made_split() -> None:
 
 
 def test_methods_added_later_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "later", Method("later", "Later", UserMean, "added by a test"))
+    later = replace(METHODS["user-mean"], name="later", label="Later")
+    monkeypatch.setitem(METHODS._known, "later", later)
     for name in ("table3", "figure_epsilon_uc", "figure_sparsity", "figure_ablation", "figure_epsilon"):
         assert "later" in method_names(paper.experiment(name))
 

@@ -227,8 +227,9 @@ def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
 
 def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
     (tmp_path / "my_method_for_a_test.py").write_text(
-        "from hdpmf.models import METHODS, Method, UserMean\n"
-        "METHODS['mine'] = Method('mine', 'Mine', UserMean, 'from a test')\n"
+        "from dataclasses import replace\n"
+        "from hdpmf.methods import METHODS\n"
+        "METHODS.add(replace(METHODS['user-mean'], name='mine', label='Mine'))\n"
     )
     (tmp_path / "mine.toml").write_text(
         'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\nmethods = ["mine"]\n'

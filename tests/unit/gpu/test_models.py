@@ -15,7 +15,8 @@ pytest.importorskip("narwhals")
 from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.gpu import availability
-from hdpmf.models import METHODS, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import make_model
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
-from hdpmf.models import HDPMF, METHODS, MF, load_model, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import HDPMF, MF, load_model, make_model
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import Ratings
 
@@ -31,7 +32,7 @@ def saved(model, tmp_path):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_model_comes_back_as_it_was(name, split, weights, tmp_path):
     train, test = split
-    model = make_model(name, **QUICK).fit(train, weights)
+    model = make_model(name, **METHODS[name].own(**QUICK)).fit(train, weights)
     model.save(tmp_path / "m")
     back = load_model(tmp_path / "m")
     assert type(back) is type(model)

@@ -10,7 +10,8 @@ from hdpmf.errors import (
     RatingsError,
     UnknownIdError,
 )  # fmt: skip
-from hdpmf.models import DPMF, HDPMF, METHODS, MF, PDPMF, GlobalMean, HDPSum, UserMean, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPSum, UserMean, make_model
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.ratings import Ratings
 
@@ -21,7 +22,7 @@ QUICK = {"n_factors": 4, "epochs": 8, "rng": 0}
 @pytest.mark.parametrize("solver", ["batch", "sequential"])
 def test_every_method_fits_predicts_and_scores(name, solver, split, weights):
     train, test = split
-    model = make_model(name, solver=solver, **QUICK).fit(train, weights)
+    model = make_model(name, **METHODS[name].own(solver=solver, **QUICK)).fit(train, weights)
     scores = model.score(test)
     assert scores["n"] == len(test)
     assert scores["mse"] > 0
@@ -33,7 +34,7 @@ def test_every_method_fits_predicts_and_scores(name, solver, split, weights):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_scikit_learn_manners(name):
-    model = make_model(name, **QUICK)
+    model = make_model(name, **METHODS[name].own(**QUICK))
     copy = sklearn.base.clone(model)
     assert copy is not model
     assert copy.get_params() == model.get_params()
@@ -185,7 +186,7 @@ def test_cold_test_ratings_are_scored_and_counted(split, weights):
 def test_recommendations_are_new_ranked_and_titled(split, weights):
     train, _ = split
     for name in ("mf", "hdpmf", "hdpmf-w"):
-        model = make_model(name, **QUICK).fit(train, weights)
+        model = make_model(name, **METHODS[name].own(**QUICK)).fit(train, weights)
         user = train.users.ids[3]
         best = model.recommend(user, n=12)
         assert len(best) == 12
@@ -280,14 +281,18 @@ def test_unknown_methods_and_options():
 def test_one_rating_users_and_single_ratings():
     tiny = Ratings.from_arrays([1], [1], [4])
     for name in METHODS:
-        assert make_model(name, **QUICK).fit(tiny).score(tiny)["n"] == 1
+        assert make_model(name, **METHODS[name].own(**QUICK)).fit(tiny).score(tiny)["n"] == 1
 
 
 def test_other_scales():
     half = Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [0.5, 100, 20, 50], scale=(0, 100))
     for name in ("mf", "hdpmf", "user-mean"):
         learning_rate = 1e-4
-        predicted = make_model(name, learning_rate=learning_rate, **QUICK).fit(half).predict([1, 9], [3, 1])
+        predicted = (
+            make_model(name, **METHODS[name].own(learning_rate=learning_rate, **QUICK))
+            .fit(half)
+            .predict([1, 9], [3, 1])
+        )
         assert ((predicted >= 0) & (predicted <= 100)).all()
         assert predicted[1] == 50.0
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError
-from hdpmf.models import METHODS, ranking
+from hdpmf.methods import METHODS
+from hdpmf.models import ranking
 from hdpmf.models.ranking import best_of, relevant_from
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world

@@ -15,7 +15,7 @@ from hdpmf import paper
 from hdpmf.experiments import Experiment, Run, Store
 from hdpmf.experiments.runner import final_runs, tuning_runs
 from hdpmf.experiments.store import Claim, Result
-from hdpmf.models import make_model
+from hdpmf.methods import METHODS
 from hdpmf.paper import published
 
 FACTS = {
@@ -53,7 +53,9 @@ def invented(run: Run) -> Result:
         mse *= 0.9
     mse *= (1 + 0.5 * (1 - run.part.fraction)) * (1 + 0.03 * wobble)
     mse *= 1 + 0.05 * abs(math.log(float(run.params.get("learning_rate", 0.005)) / 0.005))
-    claim = msgspec.convert(make_model(run.method, epsilon=epsilon).privacy, Claim, from_attributes=True)
+    method = METHODS[run.method]
+    model = method.configure(**method.own(epsilon=epsilon))
+    claim = msgspec.convert(model.privacy, Claim, from_attributes=True)
     if run.method == "mf" and run.params.get("learning_rate") == 0.05:
         return Result(run, "diverged", {}, claim, "training ran away", "0.1.0", "a", "b", {})
     metrics = {"mse": mse, "mae": 0.75 * mse**0.5, "n": 9430, "n_cold": 3, "mse_all": mse * 1.001}

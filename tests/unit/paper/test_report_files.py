@@ -15,7 +15,7 @@ import pytest
 from hdpmf.cli import main
 from hdpmf.errors import StorageError
 from hdpmf.experiments import Experiment, Store, collect
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.paper import published
 from hdpmf.paper.exports import paper_csv, paper_latex
 from hdpmf.paper.report import charts, write_paper_report

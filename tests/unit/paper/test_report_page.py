@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from hdpmf.errors import ConfigError
 from hdpmf.experiments import Experiment, Store, collect
 from hdpmf.experiments.runs import METHOD_VERSIONS
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 from hdpmf.paper.findings import count_marks, findings
 from hdpmf.paper.ordering import reversals, statements
 from hdpmf.paper.report import paper_page
@@ -210,7 +211,7 @@ def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experim
 def test_names_from_outside_cannot_break_out(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
     evil = "</script><script>alert(1)</script><!-- \"'&$title \u2028"
     hostile = METHODS["hdpmf"]
-    monkeypatch.setitem(METHODS, "evil method", type(hostile)("evil method", evil, hostile.model, "x"))
+    monkeypatch.setitem(METHODS._known, "evil method", replace(hostile, name="evil method", label=evil))
     one = msgspec.structs.replace(
         experiments(["figure_epsilon"])[0],
         title=evil,
@@ -249,7 +250,7 @@ def test_an_empty_store_is_refused(tmp_path):
 def test_a_method_that_is_gone_leaves_the_rest(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
     hostile = METHODS["hdpmf"]
     with monkeypatch.context() as patch:
-        patch.setitem(METHODS, "mine", type(hostile)("mine", "Mine", hostile.model, "x"))
+        patch.setitem(METHODS._known, "mine", replace(hostile, name="mine", label="Mine"))
         own = msgspec.structs.replace(experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf"))
         fill_store(tmp_path, [*experiments(["table3"]), own])
     content = read_content(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from hdpmf import paper
 from hdpmf.errors import ConfigError
 from hdpmf.experiments.spec import DEFAULT_GRIDS
-from hdpmf.models import METHODS
+from hdpmf.methods import METHODS
 
 
 @pytest.mark.parametrize("name", paper.NAMES)

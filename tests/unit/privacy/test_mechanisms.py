@@ -74,13 +74,3 @@ def test_predictions_come_back_to_scale():
     assert Stretch().bring_back(scores, weights) == pytest.approx([4.0, 4.0])
     assert Stretch(rescale=False).bring_back(scores, weights).tolist() == scores.tolist()
     assert Weight().bring_back(scores, weights).tolist() == scores.tolist()
-
-
-def test_every_claim_says_what_it_is():
-    assert NoPrivacy().claim(1.0).epsilon is None
-    for mechanism in (Uniform(), Sample(), Stretch(), Weight()):
-        claim = mechanism.claim(0.5)
-        assert claim.status == "nominal"
-        assert "nominal" in str(claim)
-        assert claim.epsilon == 0.5
-    assert "no privacy" in str(NoPrivacy().claim(1.0))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hdpmf.kernels import reference
-from hdpmf.models import METHODS, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import make_model
 from hdpmf.privacy.accounting import VIEWS, cost
 from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
-from hdpmf.cli.privacy import words as privacy_words
 from hdpmf.cli.privacy.explain import percent
 from hdpmf.cli.shared import options
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.methods import method_named
+from hdpmf.methods.words import MEANING
 
 if TYPE_CHECKING:
     from hdpmf.device.ledger import Entry
@@ -89,7 +90,6 @@ def _runs(entries: Sequence[Entry]) -> list[_Run]:
 def _cost(entries: Sequence[Entry]) -> Cost | None:
     """What the run costs a rating of weight 1, by the accountant; None where nothing was paid for."""
     from hdpmf.privacy.accounting import cost
-    from hdpmf.protocol.federation import by_labels
 
     paid = next((one for one in entries if one.ratings), None)
     if paid is None:
@@ -97,7 +97,7 @@ def _cost(entries: Sequence[Entry]) -> Cost | None:
     epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
     return cost(
         paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
-        factors=max(paid.factors, 1), labels=by_labels(paid.method, paid.rounds),
+        factors=max(paid.factors, 1), labels=bool(paid.labels),
     )  # fmt: skip
 
 
@@ -110,13 +110,14 @@ def _print_run(run: _Run) -> None:
     if paid is None or run.cost is None:
         _paragraph(f"Nothing of your ratings was sent. Refused: {refused}." if refused else "Nothing was sent.")
         return
-    seer = privacy_words.SEERS["messages" if paid.view == "messages" else "sums"]
+    form = method_named(paid.method).form(bool(paid.labels))
+    claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
     times = f"{sent} time{'s' if sent != 1 else ''}"
-    _paragraph(f"Sent {times}, for {paid.ratings} ratings. {privacy_words.leaves(paid.method)}")
-    _paragraph(f"The recommender {seer[0].lower()}{seer[1:]}.")
+    _paragraph(f"Sent {times}, for {paid.ratings} ratings. {form.sent}")
+    _paragraph(f"The recommender sees {claim.sees}.")
     _paragraph(f"What that reveals: {_reveals(run.cost)}")
-    _paragraph(f"What it stands on: {privacy_words.MEANING[run.cost.status]} {run.cost.reason}")
-    _paragraph(privacy_words.not_protected(paid.method))
+    _paragraph(f"What it stands on: {MEANING[run.cost.status]} {run.cost.reason}")
+    _paragraph(form.stays_open)
     print_lines("")
 
 
@@ -144,6 +145,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 def _run_fields(run: _Run) -> dict[str, Any]:
     paid = run.paid
+    form = None if paid is None else method_named(paid.method).form(bool(paid.labels))
     return {
         "run": run.run,
         "recommender": run.entries[0].recommender,
@@ -154,7 +156,7 @@ def _run_fields(run: _Run) -> dict[str, Any]:
         "sent": sum(one.action == "sent" for one in run.entries),
         "refused": sum(one.action == "refused" for one in run.entries),
         "ratings": 0 if paid is None else paid.ratings,
-        "leaves_the_device": None if paid is None else privacy_words.leaves(paid.method),
-        "not_protected": None if paid is None else privacy_words.not_protected(paid.method),
+        "leaves_the_device": None if form is None else form.sent,
+        "not_protected": None if form is None else form.stays_open,
         "cost": None if run.cost is None else run.cost.fields(),
     }

@@ -14,6 +14,7 @@ from hdpmf.cli.recommender.serve import Labels, Method, Prior, Rounds, SecureSum
 from hdpmf.cli.shared import options
 from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
 from hdpmf.errors import ConfigError
+from hdpmf.methods import method_named
 
 if TYPE_CHECKING:
     from hdpmf.federation.demo import DemoResult
@@ -70,7 +71,7 @@ def demo(
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
     settings = run_settings(
-        method, secure_sum, 20 if rounds is None and method not in ("hdp-sum", "hdp-bit", "hdpmf-paid") else rounds,
+        method, secure_sum, 20 if rounds is None and method_named(method).has_h else rounds,
         int(_SHARE * train.n_users), epsilon, factors, lr, reg, train.n_users, labels=labels, prior=prior,
     )  # fmt: skip
     weights = PrivacySpec().draw(train, rng=seed)

@@ -54,7 +54,7 @@ def simulate(
         typer.Option(
             "--secure-sum/--messages",
             help="Whether the recommender sees only secure sums (with real masking), or every message.",
-            show_default="messages, but for hdp-sum",
+            show_default="sums, but for hdp-bit",
             rich_help_panel=options.PRIVACY_PANEL,
         ),
     ] = None,
@@ -89,8 +89,6 @@ def simulate(
         weights_seed,
     )  # fmt: skip
     weights = drawing.draw_weights(training)
-    if secure_sum is None:
-        secure_sum = method == "hdp-sum"
     users = training.n_users
     settings = run_settings(
         method, secure_sum, rounds, users if minimum is None else minimum, epsilon, factors, lr, reg, users,

@@ -82,7 +82,8 @@ def evaluate(
     extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
     source = Source(train, data, scale, column, step)
 
-    from hdpmf.models import METHODS, make_model
+    from hdpmf.methods import METHODS
+    from hdpmf.models import make_model
 
     training, held_out = source.split(test, hold_out, ready_split, seed)
     model = make_model(method, **settings.model_params(), **extra)

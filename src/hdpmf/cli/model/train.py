@@ -89,7 +89,8 @@ def train(
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
     _check_place(out)
 
-    from hdpmf.models import METHODS, make_model
+    from hdpmf.methods import METHODS
+    from hdpmf.models import make_model
 
     ratings = source.load()
     learning, validation = _set_aside(ratings, validation_fraction, seed)

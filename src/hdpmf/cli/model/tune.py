@@ -74,7 +74,8 @@ def tune(
     from hdpmf.cli.shared.inputs import _pairs
     from hdpmf.experiments import tune as cross_validate
     from hdpmf.experiments import watch
-    from hdpmf.models import METHODS, make_model
+    from hdpmf.methods import METHODS
+    from hdpmf.models import make_model
 
     words: dict[str, Any] = {
         "data": data, "factors": factors, "folds": folds, "lr_grid": lr_grid, "reg_grid": reg_grid,
@@ -105,7 +106,7 @@ def tune(
             progress=progress,
         )
     best = tuned.best
-    claim = make_model(method, epsilon=epsilon).privacy
+    claim = make_model(method, **METHODS[method].own(epsilon=epsilon)).privacy
     if json:
         print_json(
             {

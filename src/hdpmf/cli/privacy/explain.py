@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.privacy import words as privacy_words
 from hdpmf.cli.shared import options
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines
 from hdpmf.errors import ConfigError
+from hdpmf.methods import METHODS, method_named
+from hdpmf.methods.words import MEANING, OBSERVERS, observer
 
 if TYPE_CHECKING:
     from hdpmf.privacy.accounting import Cost, Setting
     from hdpmf.privacy.accounting.people import Person
 
-_EXTRA = ("hdpmf-paid", "hdp-sum", "hdp-bit")
-METHOD_NAMES = tuple(dict.fromkeys((*options.METHOD_NAMES, *_EXTRA)))
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "final")
 _WIDTH = 100
@@ -38,7 +37,7 @@ class Line:
 
 
 def explain(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHOD_NAMES)}.")],
+    method: Annotated[str, typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHODS)}.")],
     epsilon: options.Epsilon = 1.0,
     rounds: Annotated[
         int | None,
@@ -64,8 +63,8 @@ def explain(
     json: options.Json = False,
 ) -> None:
     """Say in plain words and numbers what METHOD protects, from whom, for three kinds of users."""
-    if method not in METHOD_NAMES:
-        raise ConfigError(f"unknown method {method!r}; choose from {', '.join(METHOD_NAMES)}")
+    if method not in METHODS:
+        raise ConfigError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
     if uniform_weights and spec:
         raise ConfigError("--uniform-weights leaves nothing to specify; drop it, or --spec")
     for option, number in (("--ratings", ratings), ("--releases", releases), ("--raters", raters)):
@@ -79,7 +78,10 @@ def explain(
 
     if h not in ("auto", "item", "shared"):
         raise ConfigError(f"h must be one of auto, item, shared, not {h!r}")
-    rounds = (10 if method == "hdpmf-paid" else 100) if rounds is None else rounds
+    known = method_named(method)
+    if rounds is None:
+        rounds = known.default("epochs") if known.trains else known.form(labels).rounds or 1
+    form = known.form(labels)
     wishes = PrivacySpec.paper(**_spec_values(spec or ()))
     budget = noise_budget(method, wishes, epsilon, _threshold(threshold))
     if uniform_weights:
@@ -115,8 +117,8 @@ def explain(
                 "releases": releases,
                 "delta": delta,
                 "noise_budget": budget,
-                "leaves_the_device": privacy_words.leaves(method, labels),
-                "not_protected": privacy_words.not_protected(method, labels),
+                "leaves_the_device": form.sent,
+                "not_protected": form.stays_open,
                 "costs": [
                     {"user": one.person.name, "weight": one.person.weight, **one.cost.fields()}
                     for one in (*values, *presence, *item, *whole)
@@ -136,20 +138,17 @@ def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
     from hdpmf.privacy.accounting.setting import view_of
 
     views = list(dict.fromkeys(view_of(one) for one in wanted or _VIEWS))
-    if not privacy_words.has_h(method) and "sums-h-known" in views:
+    if not method_named(method).has_h and "sums-h-known" in views:
         views = [one for one in views if one != "sums-h-hidden"]
     return list(views)
 
 
 def _title(setting: Setting) -> str:
-    training = f", {setting.rounds} rounds, {setting.factors} factors" if _trains(setting.method) else ""
-    budget = "" if setting.method in ("mf", "global-mean", "user-mean") else f"epsilon {setting.epsilon:g}"
+    method = method_named(setting.method)
+    training = f", {setting.rounds} rounds, {setting.factors} factors" if method.trains else ""
+    budget = f"epsilon {setting.epsilon:g}" if "epsilon" in method.options else ""
     rest = f"{budget}{training}".removeprefix(", ")
     return f"{setting.method}: {rest}" if rest else setting.method
-
-
-def _trains(method: str) -> bool:
-    return privacy_words.has_h(method) or method in ("mf", "hdpmf-paid")
 
 
 def _print_page(
@@ -159,8 +158,9 @@ def _print_page(
     raters, ratings, releases = numbers
     often = "" if releases == 1 else f", done {releases} times"
     print_lines(_title(setting) + often, "")
-    _paragraph("What leaves the device.", privacy_words.leaves(setting.method, setting.labels))
-    _paragraph("What stays open.", privacy_words.not_protected(setting.method, setting.labels))
+    form = method_named(setting.method).form(setting.labels)
+    _paragraph("What leaves the device.", form.sent)
+    _paragraph("What stays open.", form.stays_open)
     _paragraph(
         "One star or five?",
         f"An observer knows everything but one rating, of an item with {raters} raters. It would guess 50:50 whether "
@@ -172,13 +172,13 @@ def _print_page(
         here = [one for one in values if one.view == seer]
         together = [one for one in whole if one.view == seer]
         _print_view(setting.method, seer, here, together, ratings)
-        if rated[seer].status == "proved" and setting.method != "user-mean":
+        if rated[seer].status == "proved" and method_named(setting.method).family != "local":
             shares = "; ".join(f"{one.person.name} {one.cost.briefly()}" for one in presence if one.view == seer)
             _note(f"Whether the item was rated at all, epsilon: {shares}.")
         print_lines("")
-    for status in privacy_words.MEANING:
+    for status in MEANING:
         if any(one.cost.status == status for one in values):
-            print_lines(*textwrap.wrap(privacy_words.MEANING[status], _WIDTH))
+            print_lines(*textwrap.wrap(MEANING[status], _WIDTH))
     if any("*" in one.cost.briefly() for one in (*values, *whole)):
         print_lines(f"* but for a chance of {values[0].cost.delta:g} (delta).")
     pages = dict.fromkeys(one.cost.reference for one in values if one.cost.reference)
@@ -187,8 +187,8 @@ def _print_page(
 
 
 def _print_view(method: str, seer: str, here: Sequence[Line], together: Sequence[Line], ratings: int) -> None:
-    name = seer if privacy_words.has_h(method) else seer.removesuffix("-h-known").removesuffix("-h-hidden")
-    print_lines(f"{privacy_words.SEERS[name]} ({name}). {privacy_words.STATUS[here[0].cost.status]}")
+    name = observer(seer, method_named(method).has_h)
+    print_lines(f"{OBSERVERS[name]} ({name}). {here[0].cost.status.upper()}")
     _note(here[0].cost.reason)
     head = ("", "weight", "", "is right", "epsilon: one rating", f"all {ratings}")
     rows = [

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hdpmf.cli.privacy.words import SEERS, has_h
+from hdpmf.methods import method_named
+from hdpmf.methods.words import OBSERVERS, observer
 from hdpmf.plots import BAD, DOUBTFUL, FAINT, GOOD, INK, bare, new_figure, saved
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def guess_png(lines: Sequence[Line], title: str) -> bytes:
         axes.annotate(said, (max(cost.guess, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
                       annotation_clip=False)  # fmt: skip
     for place, view in heads:
-        shown = view if has_h(lines[0].cost.method) else view.replace("-h-known", "").replace("-h-hidden", "")
-        axes.annotate(SEERS[shown], (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
+        shown = observer(view, method_named(lines[0].cost.method).has_h)
+        axes.annotate(OBSERVERS[shown], (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
     axes.set_yticks([place for place, _ in rows], [line.person.name for _, line in rows], fontsize=9.5, color=INK)
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)

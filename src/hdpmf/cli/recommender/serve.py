@@ -12,6 +12,7 @@ import typer
 from hdpmf.cli.shared import options
 from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError
+from hdpmf.methods import federated, method_named
 
 if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
@@ -19,17 +20,15 @@ if TYPE_CHECKING:
     from hdpmf.service.settings import RunSettings
     from hdpmf.transport.flower.recommender import FlowerRecommender
 
-METHODS = ("hdp-sum", "hdp-bit", "hdpmf-paid", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf", "mf")
 _SHARE = 0.75  # of the users must be in every round, unless said otherwise
-_PAID_ROUNDS = 10
 
 Method = Annotated[
     str,
     typer.Option(
         "--method",
         metavar="METHOD",
-        help=f"One of: {', '.join(METHODS)}.",
-        autocompletion=lambda incomplete: [name for name in METHODS if name.startswith(incomplete)],
+        help=f"One of: {', '.join(federated())}.",
+        autocompletion=lambda incomplete: [name for name in federated() if name.startswith(incomplete)],
         rich_help_panel=options.MODEL_PANEL,
     ),
 ]
@@ -173,22 +172,22 @@ def run_settings(
     prior: str | None = None,
 ) -> RunSettings:
     """The settings that options describe; what is not given suits the method."""
-    from hdpmf.service.settings import ONE_ROUND, RunSettings
+    from hdpmf.service.settings import RunSettings
 
-    if method not in METHODS:
-        raise ConfigError(f"a federation cannot run {method!r}; choose from {', '.join(METHODS)}")
-    if secure_sum is None:
-        secure_sum = method != "hdp-bit"
+    if method not in federated():
+        raise ConfigError(f"a federation cannot run {method!r}; choose from {', '.join(federated())}")
+    known = method_named(method)
+    view = known.views[0] if secure_sum is None else "sums" if secure_sum else "messages"
     if rounds is None:
-        rounds = 1 + labels if method in ONE_ROUND else _PAID_ROUNDS if method == "hdpmf-paid" else 100
+        rounds = known.default("epochs") if known.trains else known.form(labels).rounds or 1
     return RunSettings(
-        method=method,  # type: ignore[arg-type]  # one of METHODS
-        view="sums" if secure_sum else "messages",
+        method=method,
+        view=view,
         minimum=max(1, int(_SHARE * users)) if minimum is None else minimum,
         epsilon=epsilon,
         rounds=rounds,
         factors=factors,
-        learning_rate=options.default_learning_rate(method, "batch") if lr is None else lr,
+        learning_rate=(known.default("learning_rate") if known.trains else 0.01) if lr is None else lr,
         reg=reg,
         labels=_score(prior) if labels else None,
         prior=_shipped(prior),

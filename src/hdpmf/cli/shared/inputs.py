@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hdpmf.cli.shared.options import METHOD_NAMES, default_learning_rate
 from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.methods import METHODS, method_named
 
 if TYPE_CHECKING:
     from hdpmf.privacy import PrivacyWeights
@@ -102,8 +102,7 @@ class Settings:
     on: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.method not in METHOD_NAMES:
-            raise ConfigError(f"unknown method {self.method!r}; choose from {', '.join(METHOD_NAMES)}")
+        method_named(self.method)
         for option, value in (("--seed", self.seed), ("--weights-seed", self.weights_seed)):
             if value is not None and value < 0:
                 raise ConfigError(f"{option} must be 0 or more, not {value}")
@@ -113,11 +112,14 @@ class Settings:
     @property
     def learning_rate(self) -> float:
         """The rate given, or the one that suits the method and solver."""
-        return default_learning_rate(self.method, self.solver) if self.lr is None else self.lr
+        if self.lr is not None:
+            return self.lr
+        known = METHODS[self.method]
+        return float(known.default("learning_rate", solver=self.solver)) if "learning_rate" in known.options else 0.0
 
     def model_params(self) -> dict[str, Any]:
         """For ``make_model``."""
-        return {
+        asked = {
             "n_factors": self.factors,
             "learning_rate": self.learning_rate,
             "reg": self.reg,
@@ -131,6 +133,7 @@ class Settings:
             "on": self.on,
             "rng": self.seed,
         }
+        return METHODS[self.method].own(**asked)
 
     def draw_weights(self, ratings: Ratings) -> PrivacyWeights:
         """The privacy weights that the options describe."""
@@ -143,8 +146,6 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """What goes into the JSON beside the results, so that a run can be repeated."""
-        from hdpmf.models import METHODS
-
         asked = {
             "solver": self.solver,
             "seed": self.seed,

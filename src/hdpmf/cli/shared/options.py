@@ -10,33 +10,15 @@ from typing import Annotated
 
 import typer
 
-METHOD_NAMES = (
-    "mf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "pdpmf", "dpmf", "hdp-sum", "hdp-bit",
-    "user-mean", "global-mean",
-)  # fmt: skip
-"""The keys of ``hdpmf.models.METHODS``, which is too heavy to import for help (a test keeps them equal)."""
+from hdpmf.methods import METHODS
 
 DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
 """What ``hdpmf.ratings.dataset_names()`` returns (a test keeps them equal)."""
 
-_DEFAULT_RATE = {"batch": 0.01, "sequential": 0.005}
-_METHOD_RATES = {
-    ("batch", "hdpmf-w"): 0.05,
-    ("sequential", "mf"): 0.01,
-    # Few rounds, so large steps; it has one solver, whatever was asked for.
-    ("batch", "hdpmf-paid"): 0.1,
-    ("sequential", "hdpmf-paid"): 0.1,
-}
-
-
-def default_learning_rate(method: str, solver: str) -> float:
-    """The learning rate that suits a method and solver on the data sets of the paper."""
-    return _METHOD_RATES.get((solver, method), _DEFAULT_RATE.get(solver, 0.01))
-
 
 def complete_method(incomplete: str) -> list[str]:
     """Methods that begin like what was typed."""
-    return [name for name in METHOD_NAMES if name.startswith(incomplete)]
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
 def complete_dataset(incomplete: str) -> list[str]:
@@ -55,7 +37,7 @@ DATA_PANEL, MODEL_PANEL, PRIVACY_PANEL, RUN_PANEL = "Data", "Model", "Privacy", 
 
 Method = Annotated[
     str,
-    typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHOD_NAMES)}.", autocompletion=complete_method),
+    typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHODS)}.", autocompletion=complete_method),
 ]
 
 TrainFile = Annotated[

@@ -10,12 +10,10 @@ from hdpmf.privacy.accounting.accountants import (
     zcdp,
 )
 from hdpmf.privacy.accounting.costs import DELTA, Cost, cost, honest_line, with_honest_cost
-from hdpmf.privacy.accounting.methods import METHODS
 from hdpmf.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
 
 __all__ = [
     "DELTA",
-    "METHODS",
     "NEIGHBOURS",
     "UNITS",
     "VIEWS",

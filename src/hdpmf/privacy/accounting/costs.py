@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.methods import method_named
 from hdpmf.privacy.accounting import accountants
 from hdpmf.privacy.accounting.events import Event, Repeated
-from hdpmf.privacy.accounting.methods import CAVEAT, Covers, seen
+from hdpmf.privacy.accounting.rules import CAVEAT, Covers, seen
 from hdpmf.privacy.accounting.setting import Neighbours, Setting, Subject, Unit, View, view_of
 from hdpmf.privacy.claims import PrivacyClaim
 
@@ -178,7 +179,7 @@ def honest_line(setting: Setting, raters: int = 20) -> str:
     if message.status == "no guarantee":
         return f"no guarantee: {message.reason[0].lower()}{message.reason[1:].rstrip('.')}"
     whose = "a rating of weight 1"
-    if setting.method in ("dpmf", "pdpmf") and setting.noise_budget is None:
+    if method_named(setting.method).accounting != "gradients" and setting.noise_budget is None:
         whose = f"noise set by a budget of {setting.epsilon:g} (less where it is set by less)"
     return (
         f"messages visible: {message.in_numbers()} for an item with {raters} raters; only sums visible, h known: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdpmf.errors import PrivacyError
+from hdpmf.methods import method_named
 from hdpmf.privacy.spec import Group, PrivacySpec
 
 
@@ -34,9 +35,10 @@ def people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
 def noise_budget(method: str, spec: PrivacySpec, epsilon: float, threshold: str | float) -> float | None:
     """What sets the noise of DPMF and PDPMF for ratings of this specification; None for other methods."""
     smallest = quantile(spec.user_groups, 0.0) * quantile(spec.item_groups, 0.0) * epsilon
-    if method == "dpmf":
+    mechanism = method_named(method).mechanism
+    if mechanism == "uniform":
         return smallest
-    if method != "pdpmf":
+    if mechanism != "sample":
         return None
     if not isinstance(threshold, str):
         return threshold

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.methods import method_named
 from hdpmf.ratings import RatingScale
 
 View = Literal["messages", "sums-h-known", "sums-h-hidden", "final"]
@@ -79,8 +80,10 @@ class Setting:
         for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared")), ("design", ("A", "S"))):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.labels and (self.method != "hdp-sum" or self.design != "A"):
-            raise ConfigError("taste labels belong to design A of hdp-sum; drop one of them")
+        if self.labels:
+            method_named(self.method).form(labels=True)
+            if self.design != "A":
+                raise ConfigError("taste labels belong to design A; drop one of them")
         if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
             raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
 

@@ -1,4 +1,6 @@
-"""Every method and view as events: what the observer sees of the ratings that differ.
+"""Every kind of release and view as events: what the observer sees of the ratings that differ.
+
+A method names its rule (``Method.accounting``).
 
 For the paper's schemes this is the *direct channel* only: the gradient of the rating itself, with the user's vector
 held fixed. In truth that vector is fitted to all of the user's ratings, so that from the second round on each of them
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hdpmf.errors import ConfigError
+from hdpmf.methods import method_named
 from hdpmf.privacy.accounting import events as e
 from hdpmf.privacy.accounting.draws import inverse_sum_quantile
 from hdpmf.privacy.accounting.setting import Setting, Subject, View
@@ -39,6 +42,8 @@ class Seen:
     reference: str
 
 
+Rule = Callable[[Setting, View, Subject], Seen]
+
 CAVEAT = (
     "Counts the rating's own gradients only; through the user's vector it moves the user's other messages as well, "
     "which nothing bounds."
@@ -48,39 +53,43 @@ _THEOREM = "proofs/theorem-2.md"
 
 def seen(setting: Setting, view: View, subject: Subject) -> Seen:
     """What an observer with this view sees of the subject's ratings."""
-    if setting.method not in _RULES:
-        raise ConfigError(f"unknown method {setting.method!r}; choose from {', '.join(_RULES)}")
-    return _RULES[setting.method](setting, view, subject)
+    rule = method_named(setting.method).accounting
+    if not callable(rule):
+        if rule not in RULES:
+            raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
+        rule = RULES[rule]
+    found: Seen = rule(setting, view, subject)
+    return found
 
 
 def _nothing(setting: Setting, view: View, subject: Subject) -> Seen:
     return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user-mean.md")
 
 
-def _bare(why: str) -> Callable[[Setting, View, Subject], Seen]:
+def _bare(why: str) -> Rule:
     def rule(setting: Setting, view: View, subject: Subject) -> Seen:
         return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
 
     return rule
 
 
-def _paper(weighted: bool) -> Callable[[Setting, View, Subject], Seen]:
-    """The paper's schemes; ``weighted`` where a rating's weight shrinks what it changes (HDPMF)."""
+def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
+    """The paper's schemes, by what sets the noise: with the ``own weight`` a rating changes less (HDPMF)."""
 
     def rule(setting: Setting, view: View, subject: Subject) -> Seen:
         if subject.neighbours == "presence":
             why = "which items a user rated, and how many rated an item, is sent without noise"
             return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM)
-        if weighted:
+        if budget == "own weight":
             budgets = [weight * setting.epsilon for weight in subject.weights]
             note = ""
         else:
             most = setting.epsilon if setting.noise_budget is None else setting.noise_budget
             budgets = [most for _ in subject.weights]
             note = " The noise is set for all ratings alike."
-            if setting.method == "pdpmf":
+            if budget == "sampled":
                 note = (
-                    " Reckoned for a rating that the lot has kept: counts of kept ratings are sent, so that sampling "
+                    " Counted for a rating that was kept: counts of kept ratings are sent, so that sampling "
                     "hides nothing."
                 )
         moves = [budget * setting.u_norm for budget in budgets]
@@ -199,7 +208,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
         if subject.neighbours == "presence":
             # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
             moved = units if subject.unit == "item" else [math.fsum(units)]
-            parts += [e.RandomizedBit(float(channels.label_cost) * one) for one in moved]
+            parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 
@@ -213,19 +222,15 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     )
 
 
-_RULES: dict[str, Callable[[Setting, View, Subject], Seen]] = {
-    "mf": _bare("ratings are used without any noise"),
-    "hdpmf": _paper(True),
-    "hdpmf-w": _paper(True),
-    "hdpmf-r": _paper(True),
-    "hdpmf-paid": _paid,
-    "pdpmf": _paper(False),
-    "dpmf": _paper(False),
-    "user-mean": _nothing,
-    "global-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
-    "hdp-sum": _sums,
-    "hdp-bit": _bits,
+RULES: dict[str, Rule] = {
+    "nothing": _nothing,
+    "no-noise": _bare("ratings are used without any noise"),
+    "raw-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
+    "gradients": _paper("own weight"),
+    "uniform-gradients": _paper("everybody alike"),
+    "sampled-gradients": _paper("sampled"),
+    "paid": _paid,
+    "sums": _sums,
+    "bits": _bits,
 }
-
-METHODS: tuple[str, ...] = tuple(_RULES)
-"""The methods that the accounting knows."""
+"""The rules by the names that methods use."""

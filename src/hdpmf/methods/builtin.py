@@ -1,0 +1,379 @@
+"""The methods that come with the library."""
+
+from __future__ import annotations
+
+from hdpmf.methods.configurations import (
+    BitOptions,
+    FactorizationOptions,
+    HDPMFOptions,
+    NoOptions,
+    PrivateFactorizationOptions,
+    SampledOptions,
+    SumOptions,
+)
+from hdpmf.methods.method import VIEWS, Claim, Form, Method
+
+_ALL, _SUMS = "all messages", "sums over users (secure aggregation)"
+_RULE = "hdpmf.models.factorization"
+_RATES = {"batch": 0.01, "sequential": 0.005}
+_ROSTER = (
+    "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md allows for)"
+)
+_ENOUGH = "; as many honest users in every sum as the noise is divided among"
+
+_GRADIENTS_SEEN = (
+    "in every round every device's gradients, each with its own small share of the noise, and which items it rated"
+)
+_GRADIENT_SUMS_SEEN = (
+    "in every round only sums over devices, of gradients and noise (half of which, h, it drew itself), how many "
+    "ratings each item has, and which devices took part"
+)
+_BUDGETS_SEEN = "; beside that, how many ratings each device has and the sum, smallest and largest of their budgets"
+_NOMINAL_REASON = "as stated in the paper; training sends fresh messages every round, which its proof does not cover"
+_NOMINAL_AGAINST = "final item factors, one noise draw, user vectors independent of the ratings"
+
+
+def _nominal(budgets: bool) -> Form:
+    more = _BUDGETS_SEEN if budgets else ""
+    return Form(
+        claims={
+            "messages": Claim(
+                status="nominal", against=_NOMINAL_AGAINST, reason=_NOMINAL_REASON, sees=_GRADIENTS_SEEN + more
+            ),
+            "sums": Claim(
+                status="nominal",
+                against=_NOMINAL_AGAINST,
+                reason=_NOMINAL_REASON,
+                sees=_GRADIENT_SUMS_SEEN + more,
+                needs=_ROSTER,
+            ),
+        },
+        sent="For every item rated, in every round, a gradient computed from the rating, with a share of noise. The "
+        "noise of all raters of the item together is what the paper's epsilon speaks of.",
+        stays_open="Visible: which items a user rated and how many rated each. And through the user's vector every "
+        "rating also moves the messages about all other items of the user; no number below counts that.",
+    )
+
+
+def _bare(sent: str, sees: str, sums: str, reason: str) -> Form:
+    """A method that hides nothing."""
+    return Form(
+        claims={
+            "messages": Claim(status="none", against="everything", reason=reason, sees=sees),
+            "sums": Claim(status="none", against="everything", reason=reason, sees=sums),
+        },
+        sent=sent,
+        stays_open="Nothing is protected.",
+    )
+
+
+_NO_NOISE = "ratings are used without any noise"
+
+MF = Method(
+    name="mf",
+    label="MF",
+    summary="matrix factorization, no privacy",
+    family="factorization",
+    estimator=f"{_RULE}:MF",
+    configuration=FactorizationOptions,
+    rates=_RATES | {"sequential": 0.01},
+    mechanism="none",
+    accounting="no-noise",
+    plain=_bare(
+        "The ratings' gradients, without any noise. A recommender can compute the ratings from them.",
+        "in every round every device's gradients, without any noise, and which items it rated",
+        "in every round sums over devices of gradients without any noise, how many ratings each item has, and which "
+        "devices took part",
+        _NO_NOISE,
+    ),
+    views=("sums", "messages"),
+    audited=True,
+    colour="#4a525b",
+)
+
+HDPMF = Method(
+    name="hdpmf",
+    label="HDPMF",
+    summary="the paper's method: stretched ratings, rescaled predictions",
+    family="factorization",
+    estimator=f"{_RULE}:HDPMF",
+    configuration=HDPMFOptions,
+    fixed={"mechanism": "stretch", "rescale": True},
+    rates=_RATES,
+    mechanism="stretch",
+    accounting="gradients",
+    plain=_nominal(budgets=False),
+    views=("sums", "messages"),
+    has_h=True,
+    audited=True,
+    colour="#0072b2",
+)
+
+HDPMF_W = Method(
+    name="hdpmf-w",
+    label="HDPMF-W",
+    summary="HDPMF with weighted residuals",
+    family="factorization",
+    estimator=f"{_RULE}:HDPMF",
+    configuration=HDPMFOptions,
+    fixed={"mechanism": "weight", "rescale": True},
+    rates=_RATES | {"batch": 0.05},
+    mechanism="weight",
+    accounting="gradients",
+    plain=_nominal(budgets=False),
+    views=("sums", "messages"),
+    has_h=True,
+    audited=True,
+    colour="#009e73",
+)
+
+HDPMF_R = Method(
+    name="hdpmf-r",
+    label="HDPMF-R",
+    summary="the paper's ablation: no rescaling",
+    family="factorization",
+    estimator=f"{_RULE}:HDPMF",
+    configuration=HDPMFOptions,
+    fixed={"mechanism": "stretch", "rescale": False},
+    rates=_RATES,
+    mechanism="stretch",
+    accounting="gradients",
+    plain=_nominal(budgets=False),
+    views=("sums", "messages"),
+    has_h=True,
+    colour="#b5578c",
+    tuned_like="hdpmf",
+)
+
+HDPMF_PAID = Method(
+    name="hdpmf-paid",
+    label="HDPMF, paid",
+    summary="HDPMF whose epsilon is a guarantee where sums are secure: its rounds share it, 10 by default",
+    family="factorization",
+    estimator=f"{_RULE}:HDPMF",
+    configuration=HDPMFOptions,
+    # Other solvers, noise drawn once and stopping early would each void the guarantee; there is no h.
+    fixed={
+        "mechanism": "paid",
+        "rescale": True,
+        "solver": "batch",
+        "noise": "epoch",
+        "early_stopping": None,
+        "h": "auto",
+    },
+    defaults={"epochs": 10},
+    rates={"batch": 0.1},  # few rounds, so large steps
+    mechanism="paid",
+    accounting="paid",
+    plain=Form(
+        claims={
+            "messages": Claim(
+                status="none",
+                against=_ALL,
+                reason="a single device's numbers have only its share of the noise",
+                sees="in every round every device's gradients, each with its own small share of the noise, and which "
+                "items it rated",
+            ),
+            "sums": Claim(
+                status="proved",
+                against=_SUMS,
+                reason="all rounds together, for a change of a rating's value",
+                sees="in every round only sums over devices, of gradients and noise, how many ratings each item has, "
+                "and which devices took part",
+                value=1.0,
+                needs=_ROSTER + _ENOUGH,
+            ),
+        },
+        sent="For every item, in every round, a gradient with a share of noise, and only into a secure sum over all "
+        "users. The gradient is made of a vector that knows what was rated but not how.",
+        stays_open="Visible: how many users rated each item, and who takes part. Needs: a secure aggregation that "
+        "works, and as many honest users in every sum as the noise was divided among.",
+    ),
+    headline="sums",
+    views=("sums", "messages"),
+    audited=True,
+    tuning={"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
+)
+
+PDPMF = Method(
+    name="pdpmf",
+    label="PDPMF",
+    summary="ratings with small budgets are sampled",
+    family="factorization",
+    estimator=f"{_RULE}:PDPMF",
+    configuration=SampledOptions,
+    rates=_RATES,
+    mechanism="sample",
+    accounting="sampled-gradients",
+    plain=_nominal(budgets=True),
+    views=("sums", "messages"),
+    has_h=True,
+    audited=True,
+    colour="#d55e00",
+)
+
+DPMF = Method(
+    name="dpmf",
+    label="DPMF",
+    summary="everybody at the smallest budget",
+    family="factorization",
+    estimator=f"{_RULE}:DPMF",
+    configuration=PrivateFactorizationOptions,
+    rates=_RATES,
+    mechanism="uniform",
+    accounting="uniform-gradients",
+    plain=_nominal(budgets=True),
+    views=("sums", "messages"),
+    has_h=True,
+    audited=True,
+    colour="#a87a00",
+    tuning={"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
+)
+
+_SUM_ALONE = Claim(
+    status="none",
+    against=_ALL,
+    reason="a single device's numbers have only its share of the noise, and that is mostly zero",
+    sees="every device's coded ratings and weights, almost without noise",
+)
+
+HDP_SUM = Method(
+    name="hdp-sum",
+    label="HDP-Sum",
+    summary="one round of secure sums; epsilon is proved where only sums are seen",
+    family="sums",
+    estimator="hdpmf.models.one_round:HDPSum",
+    configuration=SumOptions,
+    accounting="sums",
+    plain=Form(
+        claims={
+            "messages": _SUM_ALONE,
+            "sums": Claim(
+                status="proved",
+                against=_SUMS,
+                reason="every rating enters one sum once, with discrete Laplace noise; what else is computed never "
+                "leaves devices",
+                sees="one sum over devices, for every item: coded ratings and weights of all users together, with "
+                "noise that nobody holds alone; not which items a device rated; and which devices took part",
+                value=1.0,
+                presence=0.75,
+                needs=_ROSTER + _ENOUGH,
+            ),
+        },
+        sent="For every item of the catalogue two whole numbers, once, and only into a secure sum over all users: "
+        "nobody sees one user's numbers, and the sum has noise of which every user adds a share.",
+        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
+        "noise was divided among. Which items a user rated is hidden at three quarters of the cost of a value.",
+        rounds=1,
+        sums=1,
+    ),
+    labelled=Form(
+        claims={
+            "messages": _SUM_ALONE,
+            "sums": Claim(
+                status="proved",
+                against=_SUMS,
+                reason="every rating enters two sums of weights and one of ratings, with discrete Laplace noise, and "
+                "its presence the draw of its device's label; what else is computed never leaves devices",
+                sees="two sums over devices, with noise that nobody holds alone: for every item the weights of all "
+                "users together, then coded ratings and weights, which for much-rated items are apart by a label that "
+                "each device draws once at random and tells nobody; not which items a device rated; and which devices "
+                "took part",
+                value=1.0,
+                presence=0.992,
+                needs=_ROSTER + _ENOUGH + ", both times",
+            ),
+        },
+        sent="Twice, and only into secure sums over all users with noise of which every user adds a share: for every "
+        "item of the catalogue one whole number, then two. The second time much-rated items have a sum for each of two "
+        "labels; a device draws its label once, at random by what it rated, and tells nobody.",
+        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
+        "noise was divided among, both times. Which items a user rated is hidden at 0.992 of the cost of a value.",
+        rounds=2,
+        sums=2,
+    ),
+    headline="sums",
+    views=("sums",),
+    audited=True,
+    version=1,
+)
+
+_ONE_BIT = "every rating sends one randomised bit, once; what else is computed never leaves devices"
+
+HDP_BIT = Method(
+    name="hdp-bit",
+    label="HDP-Bit",
+    summary="one bit per rating; epsilon is proved against every message",
+    family="bits",
+    estimator="hdpmf.models.one_round:HDPBit",
+    configuration=BitOptions,
+    accounting="bits",
+    plain=Form(
+        claims={
+            "messages": Claim(
+                status="proved",
+                against=_ALL,
+                reason=_ONE_BIT,
+                sees="which items each device rated, how strict it is about each (the privacy weight), and one "
+                "randomised bit per rating",
+                value=1.0,
+            ),
+            "sums": Claim(status="proved", against=_ALL, reason=_ONE_BIT, sees="sums of bits", value=1.0),
+        },
+        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', drawn at random so that "
+        "either answer is always possible.",
+        stays_open="Visible: which items a user rated, and how strict the user is about each (the privacy weight).",
+        rounds=1,
+        sums=0,
+    ),
+    views=("messages",),
+    audited=True,
+    version=1,
+)
+
+USER_MEAN = Method(
+    name="user-mean",
+    label="User mean",
+    summary="each user's own mean; nothing leaves the device",
+    family="local",
+    estimator="hdpmf.models.baselines:UserMean",
+    configuration=NoOptions,
+    accounting="nothing",
+    plain=Form(
+        claims={
+            view: Claim(
+                status="proved",
+                against=_ALL,
+                reason="nothing leaves the device",
+                sees="nothing",
+                value=0.0,
+                presence=0.0,
+            )
+            for view in VIEWS
+        },
+        sent="Nothing. Each device predicts with the mean of its own ratings.",
+        stays_open="Nothing is sent, so nothing is left to protect.",
+        rounds=0,
+        sums=0,
+    ),
+    audited=True,
+    colour="#2f9fd8",
+)
+
+GLOBAL_MEAN = Method(
+    name="global-mean",
+    label="Global mean",
+    summary="one number for everything; not private",
+    family="central",
+    estimator="hdpmf.models.baselines:GlobalMean",
+    configuration=NoOptions,
+    accounting="raw-mean",
+    plain=_bare(
+        "The ratings themselves, of which the recommender computes one mean.", "all ratings", "all ratings", _NO_NOISE
+    ),
+    colour="#8c8f94",
+)
+
+BUILTIN = (
+    MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, HDP_BIT, USER_MEAN, GLOBAL_MEAN,
+)  # fmt: skip

@@ -1,0 +1,184 @@
+"""The options of each family of methods. Estimators inherit these; their docstrings say the rest."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from hdpmf.errors import PrivacyError
+from hdpmf.methods.option import option
+
+_PRIVACY, _RUN = "Privacy", "Run"
+_EPSILON = "The largest budget of a rating; its own is its weight times this."
+
+
+@dataclass(eq=False, repr=False)
+class Placement:
+    """Where and how a model is computed; none of it changes what the method is."""
+
+    _: KW_ONLY
+    on: str = option(
+        "cpu",
+        "Where factors are trained; auto: on the GPU, if one can be used. There a seed gives other numbers.",
+        flags=("--on",),
+        metavar="cpu|gpu|auto",
+        choices=("cpu", "gpu", "auto"),
+        panel=_RUN,
+    )
+    n_threads: int | None = option(
+        None,
+        "Threads; the result does not depend on it.",
+        int,
+        flags=("--threads",),
+        metavar="N",
+        least=1,
+        optional=True,
+        panel=_RUN,
+    )
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
+class FactorizationOptions(Placement):
+    """Training user vectors and item factors by gradients."""
+
+    n_factors: int = option(10, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1)
+    learning_rate: float = option(0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0)
+    reg: float = option(0.01, "Regularisation.", flags=("--reg",), metavar="R", least=0)
+    epochs: int = option(100, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    _: KW_ONLY
+    solver: str = option(
+        "batch",
+        "batch: Algorithm 1, what a federation can run; sequential: the published numbers' procedure.",
+        flags=("--solver",),
+        metavar="batch|sequential",
+        choices=("batch", "sequential"),
+    )
+    scale_steps: bool = option(True, "batch: divide a step by the square root of the number of ratings behind it.")
+    early_stopping: int | None = option(
+        None,
+        "End when validation has not improved for N epochs, and keep the best.",
+        int,
+        flags=("--patience",),
+        metavar="N",
+        least=1,
+        optional=True,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class PrivateFactorizationOptions(FactorizationOptions):
+    """The same with noise."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    h: str = option(
+        "auto",
+        "The recommender's draws: per item, or shared by all; auto: per item in batch, shared in sequential.",
+        flags=("--h",),
+        metavar="auto|item|shared",
+        choices=("auto", "item", "shared"),
+        panel=_PRIVACY,
+    )
+    noise: str = option(
+        "epoch",
+        "Noise drawn anew in every epoch, or once.",
+        flags=("--noise",),
+        metavar="epoch|once",
+        choices=("epoch", "once"),
+        panel=_PRIVACY,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class SampledOptions(PrivateFactorizationOptions):
+    """The same with ratings that are sampled."""
+
+    _: KW_ONLY
+    threshold: str | float = option(
+        "mean",
+        "The budget below which ratings are sampled.",
+        object,
+        flags=("--threshold",),
+        metavar="mean|min|max|NUMBER",
+        panel=_PRIVACY,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class HDPMFOptions(PrivateFactorizationOptions):
+    """The same with a weight for every rating. The two options make the methods; the command line has their names."""
+
+    _: KW_ONLY
+    mechanism: str = option(
+        "stretch",
+        "stretch (the paper), weight (weighted residuals) or paid (all rounds share the budget).",
+        choices=("stretch", "weight", "paid"),
+    )
+    rescale: bool = option(True, "stretch: divide predictions by the weight; False is the paper's ablation.")
+
+
+@dataclass(eq=False, repr=False)
+class OneRoundOptions(Placement):
+    """One round of what is sent; everything else is fitted on the device."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    coding: str = option(
+        "auto",
+        "How ratings are coded before they are sent; auto: by epsilon.",
+        flags=("--coding",),
+        metavar="auto|soft|threshold|linear",
+        choices=("auto", "soft", "threshold", "linear"),
+    )
+    features: Any = option(
+        "auto",
+        "Use public item features: genres and years of the data set, where there are any.",
+        object,
+        flags=("--features/--no-features",),
+    )
+    prior: Any = option(
+        None,
+        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or a file of: hdpmf prior.",
+        object,
+        flags=("--prior",),
+        metavar="NAME|FILE",
+        optional=True,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class SumOptions(OneRoundOptions):
+    """The same by secure sums."""
+
+    _: KW_ONLY
+    design: str = option("A", "Sharpened (A) or simple (S).", flags=("--design",), metavar="A|S", choices=("A", "S"))
+    labels: bool = option(
+        False,
+        "Sum much-rated items per taste label, which each device draws once; needs features and --prior.",
+        flags=("--labels",),
+    )
+
+
+@dataclass(eq=False, repr=False)
+class BitOptions(OneRoundOptions):
+    """The same by one bit per rating."""
+
+    _: KW_ONLY
+    patterns: int = option(
+        8,
+        "How many factors of who rates what with whom to use; 0 for none.",
+        flags=("--patterns",),
+        metavar="N",
+        least=0,
+        most=100,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class NoOptions:
+    """A method that leaves nothing to choose."""

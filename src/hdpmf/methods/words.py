@@ -1,0 +1,34 @@
+"""Sentences about privacy that several pages show, so that each stands once."""
+
+from __future__ import annotations
+
+from hdpmf.methods.method import Status
+
+OBSERVERS = {
+    "messages": "Sees every message of every device (no secure sums)",
+    "sums": "Sees only sums over users",
+    "sums-h-known": "Sees only sums over users, but made half of the noise (h): the recommender",
+    "sums-h-hidden": "Sees only sums over users, and none of the noise: somebody else",
+    "final": "Gets only the finished model",
+}
+"""Who looks, by the accountant's views."""
+
+MEANING = {
+    "proved": "PROVED: holds against everything that this observer sees, whatever else it knows.",
+    "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No guarantee: the true cost may be "
+    "higher.",
+    "no guarantee": "NO GUARANTEE: nothing keeps this observer from being certain.",
+}
+"""What the accountant's verdicts mean."""
+
+PROMISE: dict[Status, str] = {
+    "proved": "Each rating pays its weight times epsilon, and that is a guarantee.",
+    "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
+    "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
+}
+"""What a device's owner is told about a run."""
+
+
+def observer(view: str, has_h: bool) -> str:
+    """The name of a view for people: where there is no h, knowing it makes no difference."""
+    return view if has_h else view.removesuffix("-h-known").removesuffix("-h-hidden")

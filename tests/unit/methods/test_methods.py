@@ -1,0 +1,97 @@
+"""What a method says about itself is what the accountant, the estimators and the command line find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.methods import METHODS, VIEWS, check, method_named, method_of
+from hdpmf.methods.registry import Methods
+from hdpmf.models import make_model
+from hdpmf.privacy.accounting import cost
+
+STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
+FORMS = [(name, False) for name in METHODS] + [(name, True) for name in METHODS if METHODS[name].labelled is not None]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("name", "labels"), FORMS)
+def test_claims_are_what_the_accountant_computes(name, labels, view):
+    claim = METHODS[name].claim(view, labels=labels)
+    value = cost(name, view, epsilon=0.8, labels=labels)
+    presence = cost(name, view, epsilon=0.8, labels=labels, neighbours="presence")
+    assert claim.status == STATUS[value.status]
+    if claim.status == "proved":
+        assert claim.value * 0.8 == pytest.approx(value.pure, rel=1e-3)
+        assert claim.pure
+    else:
+        assert claim.value is None
+    if claim.presence is None:
+        assert presence.status == "no guarantee"
+    else:
+        assert claim.presence * 0.8 == pytest.approx(presence.pure, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_estimators_have_exactly_the_options_of_their_method(name):
+    method = METHODS[name]
+    model = make_model(name)
+    assert method_of(model) == method
+    assert set(model.get_params()) == {*method.options, *method.fixed}
+    assert {option: model.get_params()[option] for option in method.options} == {
+        option: method.default(option) for option in method.options
+    }
+    assert model.privacy.status == method.claim().status
+
+
+def test_an_option_that_a_method_lacks_is_an_error_that_names_those_it_has():
+    with pytest.raises(ConfigError, match=r"hdpmf has no option 'n_factor'; its options are .*n_factors"):
+        make_model("hdpmf", n_factor=50)
+    with pytest.raises(ConfigError, match=r"hdp-sum has no option --lr; its options are .*--epsilon"):
+        METHODS["hdp-sum"].require("learning_rate", "--lr")
+    with pytest.raises(ConfigError, match="hdpmf-paid has solver = batch and no other"):
+        make_model("hdpmf-paid", solver="sequential")
+    with pytest.raises(ConfigError, match="user-mean has no option 'epochs'; it has no options"):
+        make_model("user-mean", epochs=3)
+    with pytest.raises(ConfigError, match="unknown method 'svd'; choose from mf"):
+        method_named("svd")
+
+
+def test_what_is_chosen_is_what_runs():
+    assert make_model("hdpmf-paid").get_params()["epochs"] == 10
+    assert make_model("hdpmf-paid", epochs=50).get_params()["epochs"] == 50
+    assert make_model("hdpmf-w").learning_rate == 0.05
+    assert make_model("hdpmf-w", solver="sequential").learning_rate == 0.005
+    assert make_model("hdpmf-w", learning_rate=0.3).learning_rate == 0.3
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "error", "said"),
+    [
+        ("hdpmf", {"n_factors": 0}, ConfigError, "n_factors must be a whole number from 1, not 0"),
+        ("hdpmf", {"n_factors": 2.0}, ConfigError, "n_factors must be a whole number"),
+        ("hdpmf", {"learning_rate": float("nan")}, ConfigError, "learning_rate must be a positive number, not nan"),
+        ("hdpmf", {"reg": -1}, ConfigError, "reg must be 0 or a positive number"),
+        ("hdpmf", {"epsilon": 0}, PrivacyError, "epsilon must be a positive number, not 0; a budget of 0"),
+        ("hdpmf", {"h": "all"}, ConfigError, "h must be one of auto, item, shared, not 'all'"),
+        ("hdp-sum", {"labels": 1}, ConfigError, "labels must be True or False"),
+        ("hdp-bit", {"patterns": 101}, ConfigError, "patterns must be a whole number from 0 to 100, not 101"),
+        ("hdp-bit", {"n_threads": 0}, ConfigError, "n_threads must be a whole number from 1"),
+    ],
+)
+def test_ranges(name, changes, error, said):
+    with pytest.raises(error, match=said):
+        check(make_model(name, **changes))
+
+
+def test_a_name_stands_for_one_method():
+    registry = Methods((METHODS["mf"],))
+    registry.add(METHODS["mf"])
+    with pytest.raises(ConfigError, match="there is a method 'mf' already"):
+        registry.add(replace(METHODS["mf"], label="Other"))
+    with pytest.raises(ConfigError, match="only a Method"):
+        registry.add("mf")
+    with pytest.raises(ConfigError, match="fixes 'colour'"):
+        replace(METHODS["mf"], fixed={"colour": 1})
