@@ -26,6 +26,7 @@ from hdpmf.cli.device.app import app as device_app
 from hdpmf.cli.doctor import doctor
 from hdpmf.cli.experiment.app import app as experiment_app
 from hdpmf.cli.federate.app import app as federate_app
+from hdpmf.cli.methods.app import methods
 from hdpmf.cli.model.evaluate import evaluate
 from hdpmf.cli.model.recommend import recommend
 from hdpmf.cli.model.train import train
@@ -79,6 +80,7 @@ def _common(
 app.add_typer(data_app, name="data")
 app.command()(train)
 app.command()(evaluate)
+app.command()(methods)
 app.command()(recommend)
 app.command()(tune)
 app.add_typer(device_app, name="device")

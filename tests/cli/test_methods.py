@@ -1,0 +1,33 @@
+"""``hdpmf methods`` and the page of the docs that it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hdpmf.methods import METHODS
+from hdpmf.methods.table import markdown
+
+from .conftest import Call
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+
+
+def test_the_docs_page_is_the_code() -> None:
+    assert PAGE.read_text() == markdown(METHODS.values()), "write it again: hdpmf methods --markdown > docs/methods.md"
+
+
+def test_every_method_is_listed_with_what_its_epsilon_is_worth(call: Call) -> None:
+    listed = call("methods")
+    assert listed.code == 0
+    assert all(name in listed.out for name in METHODS)
+    found = {row["name"]: row for row in call("methods", "--json").json["methods"]}
+    assert found["hdp-sum"]["claims"]["sums"]["presence"] == 0.75
+    assert found["hdp-sum"]["claims_with_labels"]["sums"]["presence"] == 0.992
+    assert "learning_rate" not in found["hdp-sum"]["options"]
+    assert call("methods", "--markdown").out == PAGE.read_text()
+
+
+def test_one_method_and_an_unknown_one(call: Call) -> None:
+    assert "--labels" in call("methods", "hdp-sum").out
+    assert "no options" in call("methods", "user-mean").out
+    assert call("methods", "svd").code == 2
