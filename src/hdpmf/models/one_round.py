@@ -30,7 +30,7 @@ from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
 from hdpmf.public.priors import Prior, load_prior
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue
 from hdpmf.shard.device_fit import devices_after, fit_vectors, predict, ratings_by_user
@@ -126,7 +126,10 @@ class OneRound(OneRoundOptions, Model):
         features: ItemFeatures | None,
         prior: Prior | None,
     ) -> None:
-        self._set_public(train, facts, features, prior)
+        inner = prior.labels.prior if prior is not None and prior.labels is not None and self._by_labels() else None
+        fit = device_fit(facts, features, inner or prior, simple=self._design() == "S")
+        self.set_public(train.items, train.scale, train.item_table, facts, fit)
+        self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
         if use_gpu(self.on):
             self.devices_ = fit_devices(train, self.fit_, beta, gamma)
@@ -239,18 +242,12 @@ class OneRound(OneRoundOptions, Model):
     ) -> ItemFacts:
         return post_process(survey, answer, features, getattr(self, "patterns", 0))
 
-    def _set_public(self, train: Ratings, facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None) -> None:
-        inner = prior.labels.prior if prior is not None and prior.labels is not None and self._by_labels() else None
-        self.facts_ = facts
-        self.fit_ = device_fit(facts, features, inner or prior, simple=self._design() == "S")
-        self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
-        self.catalogue_ = Catalogue(
-            train.items,
-            self.fit_.factors(train.scale),
-            np.ones(train.n_items, np.int64),
-            train.scale,
-            train.item_table,
-        )
+    def set_public(
+        self, items: IdIndex, scale: RatingScale, item_table: ItemTable | None, facts: ItemFacts, fit: DeviceFit
+    ) -> None:
+        """Take over what the recommender told everyone, and what devices make of it."""
+        self.facts_, self.fit_ = facts, fit
+        self.catalogue_ = Catalogue(items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table)
 
     def _mechanism(self) -> Mechanism:
         return NoPrivacy()  # predictions come back as they are; the privacy of this model is in ``privacy``

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from hdpmf.protocol import Plan, Round
 from hdpmf.protocol.catalogue import known_items
+from hdpmf.public.model import PublicModel
 from hdpmf.service.channel import RunChannel
-from hdpmf.service.public_model import PublicModel
 from hdpmf.service.survey import facts_number
 
 

@@ -31,8 +31,8 @@ from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
-from hdpmf.service.public_model import PublicModel
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.settings import Pace, RunSettings
 

@@ -13,6 +13,7 @@ import msgspec
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import DeviceCard, ItemFacts, Opening, Round, decode
 from hdpmf.protocol.federation import RUN_BYTES
+from hdpmf.public.model import PublicModel
 from hdpmf.recommender.recommender import Draws
 from hdpmf.service.channel import RunChannel
 from hdpmf.service.delivery import hand_out
@@ -20,7 +21,6 @@ from hdpmf.service.draws import SystemDraws
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
-from hdpmf.service.public_model import PublicModel
 from hdpmf.service.run import FederatedRun, no_log
 from hdpmf.service.settings import RunSettings
 from hdpmf.service.statement import Statement, state
@@ -95,7 +95,7 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answers] = (), draws: Draws 
         "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),
     }
-    return RunOutcome(run.id, PublicModel(facts, run.table, numbers, plan), statement, answer, summary)
+    return RunOutcome(run.id, PublicModel.of_run(facts, run.table, numbers, plan), statement, answer, summary)
 
 
 class Service:
@@ -182,7 +182,7 @@ class Service:
         model = self.folder.model()
         if model is None:
             raise FederationError("there is no model to hand out; let a run end first")
-        run = bytes.fromhex(model.facts["run"])
+        run = bytes.fromhex(model.about["run"])
         files = self.folder.run_files(run)
         checkpoint = files.load()
         wanting = (self._transport.present() & set(self.folder.enrolled.users)) - set(checkpoint.delivered)

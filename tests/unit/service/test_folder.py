@@ -13,9 +13,9 @@ import pytest
 
 from hdpmf.errors import ConfigError, FederationError, ModelFileError, StorageError
 from hdpmf.protocol import DeviceCard, ItemFacts
+from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled, devices_needed, read_card
 from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.public_model import PublicModel
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.service.sum_log import CLOSED, SumLog
@@ -96,7 +96,7 @@ def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(make_world: Calla
     model = ServiceFolder(tmp_path / "r").model()
     assert model is not None
     np.testing.assert_array_equal(model.numbers.item_factors, outcome.model.numbers.item_factors)  # type: ignore[union-attr]
-    assert model.facts["privacy"]["status"] == "nominal"
+    assert model.about["privacy"]["status"] == "nominal"
     summary = msgspec.json.decode(service.folder.summary_path(run).read_bytes())
     assert summary["devices"] == 4
     assert "every device's gradients" in summary["privacy"]["sees"]
@@ -168,7 +168,7 @@ def test_a_damaged_model_or_checkpoint_is_named(make_world: Callable[..., Any], 
     service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
     run = service.begin(settings)
     service.conduct(run)
-    numbers = tmp_path / "r" / "model" / "numbers.msgpack"
+    numbers = tmp_path / "r" / "model" / "numbers.safetensors"
     numbers.write_bytes(numbers.read_bytes()[:-1])
     with pytest.raises(ModelFileError, match="damaged"):
         PublicModel.load(tmp_path / "r" / "model")

@@ -1,0 +1,217 @@
+"""Public models and saved estimators come back as they were, whatever they hold; so do those of 0.1.0."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from hdpmf.errors import ModelFileError
+from hdpmf.models import METHODS, ItemFeatures, Prior, load_model, load_prior, make_model
+from hdpmf.models.files import public_part
+from hdpmf.privacy import PrivacySpec
+from hdpmf.protocol import ItemFacts, Plan, Round, Survey, encode
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.public.device_fit import DeviceFit
+from hdpmf.public.model import PublicModel
+from hdpmf.public.priors import Labels
+from hdpmf.ratings import IdIndex, ItemTable, RatingScale, synthetic_world
+
+OLD = Path(__file__).parent / "saved_by_0_1_0"
+QUICK = settings(max_examples=60, deadline=None)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values have the same type and every field of theirs the same bits."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    if isinstance(left, msgspec.Struct):
+        return all(same(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__)
+    if is_dataclass(left):
+        return all(same(getattr(left, field.name), getattr(right, field.name)) for field in fields(left))
+    return bool(left == right)
+
+
+words = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8)
+numbers = st.floats(-1e6, 1e6, width=32)
+
+
+def matrix(rows: int, columns: int | st.SearchStrategy[int], dtype: Any = np.float32) -> st.SearchStrategy[np.ndarray]:
+    width = st.just(columns) if isinstance(columns, int) else columns
+    bits = 32 if dtype is np.float32 else 64
+    return width.flatmap(lambda k: arrays(dtype, (rows, k), elements=st.floats(-1e3, 1e3, width=bits)))
+
+
+@st.composite
+def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
+    labels = draw(st.booleans())
+    vector = arrays(np.float32, n, elements=st.floats(0, 1e3, width=32))
+    return ItemFacts(
+        catalogue=draw(st.text("0123456789abcdef", min_size=1, max_size=64)),
+        mean=draw(numbers),
+        bias=draw(arrays(np.float32, n, elements=numbers)),
+        variance=draw(vector),
+        popularity=draw(vector),
+        patterns=draw(matrix(n, 1 if labels else st.integers(0, 3))),
+        labels=labels,
+        prior=draw(st.none() | st.sampled_from(["films", "x"])),
+    )
+
+
+@st.composite
+def rounds(draw: st.DrawFn, n: int) -> Round:
+    factors = draw(matrix(n, st.integers(0, 3)))
+    raters = draw(arrays(np.int64, n, elements=st.integers(0, 2**40)))
+    return Round(number=draw(st.integers(1, 99)), item_factors=factors, raters=raters, h=None)
+
+
+@st.composite
+def priors(draw: st.DrawFn, labels: bool = True) -> Prior:
+    columns = tuple(draw(st.lists(words, min_size=1, max_size=3, unique=True)))
+    size = len(columns)
+    root = draw(matrix(size, size, np.float64)) / 1e3
+    inner = draw(st.none() | priors(labels=False)) if labels else None
+    known = Labels(draw(st.dictionaries(words, numbers, max_size=2)), inner) if draw(st.booleans()) and labels else None
+    return Prior(
+        draw(words), {"dataset": draw(words), "users": 3}, columns, draw(matrix(size, size + 2, np.float64)),
+        root @ root.T + np.eye(size), draw(st.floats(0.1, 2)), known,
+    )  # fmt: skip
+
+
+@st.composite
+def fits(draw: st.DrawFn, n: int) -> DeviceFit:
+    names = tuple(draw(st.lists(words, min_size=1, max_size=3)))
+    size = len(names)
+    vector = arrays(np.float64, n, elements=st.floats(0, 5))
+    square, wide = matrix(size, size, np.float64), matrix(size, size + 2, np.float64)
+    return DeviceFit(names, draw(matrix(n, size, np.float64)), draw(vector), draw(vector), draw(square), draw(wide))
+
+
+@st.composite
+def public_models(draw: st.DrawFn) -> PublicModel:
+    items = IdIndex(draw(st.lists(st.integers(-9, 2**60), min_size=1, max_size=5, unique=True) | st.lists(
+        words.map(lambda word: f"i{word}"), min_size=1, max_size=5, unique=True
+    )))  # fmt: skip
+    n = len(items)
+    scale = draw(st.sampled_from([RatingScale(), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)]))
+    table = draw(st.none() | st.builds(
+        ItemTable,
+        st.just(items),
+        st.tuples(*[words] * n),
+        st.tuples(*[st.lists(words, max_size=2).map(tuple)] * n),
+        st.tuples(*[st.none() | st.integers(1900, 2030)] * n),
+    ))  # fmt: skip
+    plan = Plan(
+        n_items=n, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="paid", epsilon=1.0,
+        scale_low=scale.low, scale_high=scale.high, scale_steps=True, fresh_noise=True,
+    )  # fmt: skip
+    survey = Survey(
+        design="A", coding="soft", epsilon=0.5, n_items=n, catalogue="f", contributors=2, scale_low=scale.low,
+        scale_high=scale.high, scale_step=scale.step, labels=True,
+    )  # fmt: skip
+    features = st.builds(
+        ItemFeatures,
+        st.just(("genre:a", "year")),
+        matrix(n, 2, np.float64),
+        arrays(np.float64, 2, elements=st.floats(1, 9)),
+        words,
+        st.lists(words, max_size=2).map(tuple),
+    )
+    return PublicModel(
+        about=draw(st.dictionaries(words, st.none() | numbers | words | st.booleans(), max_size=3)),
+        items=items,
+        scale=scale,
+        item_table=table,
+        numbers=draw(item_facts(n) | rounds(n)),
+        plan=draw(st.sampled_from([None, plan, survey])),
+        fit=draw(st.none() | fits(n)),
+        features=draw(st.none() | features),
+        prior=draw(st.none() | priors()),
+    )
+
+
+@QUICK
+@given(model=public_models())
+def test_every_field_of_a_public_model_comes_back(model: PublicModel) -> None:
+    with TemporaryDirectory() as folder:
+        model.save(Path(folder) / "m")
+        assert same(PublicModel.load(Path(folder) / "m"), model)
+
+
+WORLD = synthetic_world(12, 8, 60, rng=0)
+GIVEN = {
+    "hdp-sum": {
+        "labels": st.booleans(),
+        "prior": st.sampled_from([None, "films-100k", load_prior("films")]),
+        "features": st.sampled_from(["auto", True, ItemFeatures.of_table(WORLD.item_table, WORLD.items)]),
+    },
+    "hdp-bit": {
+        "patterns": st.integers(0, 3),
+        "features": st.just(False),
+        "coding": st.sampled_from(["auto", "linear"]),
+    },
+}
+
+
+@QUICK
+@given(name=st.sampled_from(list(METHODS)), data=st.data())
+def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) -> None:
+    params = {key: data.draw(value) for key, value in GIVEN.get(name, {}).items()}
+    if params.get("labels") and params["prior"] is None:
+        params["prior"] = "films-100k"
+    quick = {} if name in GIVEN or name.endswith("-mean") else {"n_factors": 2, "learning_rate": 0.01}
+    model = make_model(name, **quick, **params)
+    if hasattr(model, "epochs"):
+        model.set_params(epochs=2)
+    if hasattr(model, "rng"):
+        model.set_params(rng=data.draw(st.integers(0, 99)))
+    weights = data.draw(st.sampled_from([None, PrivacySpec().draw(WORLD, rng=1)]))
+    model.fit(WORLD, weights, validation=data.draw(st.sampled_from([None, WORLD])))
+    with TemporaryDirectory() as folder:
+        model.save(folder)
+        back = load_model(folder)
+    assert type(back) is type(model)
+    assert vars(back).keys() == vars(model).keys()
+    for field, value in vars(model).items():
+        assert same(getattr(back, field), value), field
+
+
+@pytest.mark.parametrize("name", ["hdpmf", "hdp-sum"])
+def test_estimators_of_0_1_0_are_read(name: str, tmp_path: Path) -> None:
+    old = load_model(OLD / name)
+    assert old.score(WORLD)["mse"] == pytest.approx({"hdpmf": 7.3, "hdp-sum": 0.895516087390353}[name])
+    assert old.get_params()["on"] == "cpu"
+    if name == "hdp-sum":
+        assert old.facts_.labels  # which 0.1.0 forgot to write down
+        assert old.prior_origin_["name"] == "films-100k"
+    old.save(tmp_path / "m")
+    assert same(public_part(load_model(tmp_path / "m")), public_part(old))
+
+
+def test_runs_of_0_1_0_are_read(tmp_path: Path) -> None:
+    old = PublicModel.load(OLD / "service")
+    assert old.catalogue == catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    assert isinstance(old.plan, Plan)
+    assert np.array_equal(old.numbers.item_factors, np.arange(24, dtype=np.float32).reshape(8, 3) / 7)  # type: ignore[union-attr]
+    old.save(tmp_path / "m")
+    back = PublicModel.load(tmp_path / "m")
+    assert same(back, old)
+    assert encode(back.numbers) == encode(old.numbers)
+
+
+def test_any_change_to_the_facts_is_seen(tmp_path: Path) -> None:
+    PublicModel.load(OLD / "service").save(tmp_path / "m")
+    path = tmp_path / "m" / "model.json"
+    path.write_text(path.read_text().replace('"reg": 0.01', '"reg": 0.02'))
+    with pytest.raises(ModelFileError, match="damaged"):
+        PublicModel.load(tmp_path / "m")
