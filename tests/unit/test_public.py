@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,10 @@ def test_every_error_is_in_the_tree_and_in_its_picture():
     assert all(one.__name__ in errors.__doc__ for one in classes)
     codes = {one.__name__: one.exit_code for one in classes}
     assert all(0 < code < 128 for code in codes.values())
+
+
+def test_the_map_of_contributors_names_every_package():
+    root = Path(__file__).parents[2]
+    listed = (root / "CONTRIBUTING.md").read_text()
+    packages = [path.stem for path in (root / "src" / "hdpmf").iterdir() if not path.name.startswith(("_", "py."))]
+    assert [name for name in packages if f"`{name}`" not in listed] == []
