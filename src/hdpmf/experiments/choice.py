@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hdpmf.experiments.expand import Choices, Place, places, tuning_cells
@@ -39,15 +39,20 @@ def measured(experiment: Experiment, place: Place, results: Mapping[str, Result]
         if not runs:
             rows.append(Measured(values, math.nan, math.nan, "single", ids))
             continue
-        found = [results[one] for one in ids if one in results]
-        states = {result.status for result in found} | ({"missing"} if len(found) < len(ids) else set())
-        status = next(one for one in ("diverged", "failed", "missing", "done") if one in states)
+        folds = [results[run] for run in ids if run in results]
+        status = worst_status(folds, len(ids), ("diverged", "failed", "missing", "done"))
         if status == "missing":
             rows.append(Measured(values, math.nan, math.nan, status, ids))
             continue
-        mse, mae = (math.fsum(one.metric(name) for one in found) / len(found) for name in ("mse", "mae"))
+        mse, mae = (math.fsum(fold.metric(name) for fold in folds) / len(folds) for name in ("mse", "mae"))
         rows.append(Measured(values, mse, mae, status, ids))
     return rows
+
+
+def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -> str:
+    """The first status in ``order`` that any of the results has; ``missing`` where there are fewer than wanted."""
+    states = {result.status for result in results} | ({"missing"} if len(results) < wanted else set())
+    return next(status for status in order if status in states)
 
 
 def best(grid: list[Measured]) -> Measured | None:

@@ -23,10 +23,9 @@ import numpy as np
 
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError
 from hdpmf.experiments.environment import host_facts
-from hdpmf.experiments.runs import Data, Part, Run
+from hdpmf.experiments.runs import Data, Part, Run, model_of
 from hdpmf.experiments.store import Claim, Result, now
-from hdpmf.methods import METHODS
-from hdpmf.models import Model, make_model
+from hdpmf.models import Model
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings, load_dataset, load_split
@@ -85,7 +84,7 @@ def do_run(run: Run, files: Mapping[str, str]) -> Result:
     claim: Claim | None = None
     try:
         train, test = parts_of(run, files)
-        model = make_model(run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed))
+        model = model_of(run)
         claim = claim_of(model)
         weights = weights_of(run, train)
         begin = time.perf_counter()

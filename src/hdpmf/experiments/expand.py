@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
-from hdpmf.experiments.runs import Data, Part, Privacy, Run, Scalar, accepted_params, make_run
+from hdpmf.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
 from hdpmf.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
 from hdpmf.methods import METHODS
 from hdpmf.privacy import PrivacySpec
@@ -114,9 +114,9 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
 def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
     """The combinations that a method is tuned over; an empty one where there is nothing to tune."""
     grids = experiment.tuning.grids
-    accepted = accepted_params(method) - set(experiment.params)
-    grid = grids.get(method, grids.get("default", {}) if "learning_rate" in accepted else {})
-    open_params = {name: values for name, values in grid.items() if name in accepted}
+    options = METHODS[method].options.keys() - set(experiment.params)
+    grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
+    open_params = {name: values for name, values in grid.items() if name in options}
     return [dict(zip(open_params, cell, strict=True)) for cell in itertools.product(*open_params.values())]
 
 
@@ -142,7 +142,7 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
     data = data_of(experiment, place.dataset)
     cells = []
     for values in grid:
-        params = {**_base_params(experiment, place), **values}
+        params = {**_shared_params(experiment, place), **values}
         privacy = Privacy(dict(experiment.privacy), tuning.seed)
         runs = tuple(
             make_run(
@@ -163,24 +163,18 @@ def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: f
     """The runs of one cell of a table, or one point of a curve: one per seed, in the order of the seeds."""
     data = data_of(experiment, place.dataset)
     chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
-    params: dict[str, Scalar] = {**_base_params(experiment, place), **chosen}
-    changes = dict(experiment.privacy)
-    fraction = 1.0
-    if experiment.vary is not None and x is not None:
-        name = experiment.vary.parameter
-        if name in PRIVACY_NAMES:
-            changes[name] = float(x)
-        elif name == "fraction":
-            fraction = float(x)
-        else:
-            params[name] = float(x) if name in ("epsilon", "learning_rate", "reg") else x
+    params: dict[str, Scalar] = {**_shared_params(experiment, place), **chosen}
+    varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
+    fraction = float(x) if varied == "fraction" and x is not None else 1.0
+    if varied in METHODS[place.method].options:
+        params[varied] = x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
     return tuple(
         make_run(
             data,
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
             place.method,
             params,
-            Privacy(changes, seed),
+            Privacy(_wishes(experiment, x), seed),
             seed,
         )
         for seed in experiment.seeds
@@ -189,22 +183,28 @@ def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: f
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     """The privacy specification at one point of the axis."""
-    changes = dict(experiment.privacy)
-    if experiment.vary is not None and x is not None and experiment.vary.parameter in PRIVACY_NAMES:
-        changes[experiment.vary.parameter] = float(x)
-    return PrivacySpec.paper(**changes)
+    return PrivacySpec.paper(**_wishes(experiment, x))
 
 
-def _base_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
-    # A method with a number of epochs of its own keeps it, unless params or vary say otherwise.
-    epochs = {} if "epochs" in METHODS[place.method].defaults else {"epochs": experiment.epochs}
-    return {
+def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
+    """What differs from Table II at one point of the axis."""
+    vary = experiment.vary
+    varied = {} if vary is None or x is None or vary.parameter not in PRIVACY_NAMES else {vary.parameter: float(x)}
+    return {**experiment.privacy, **varied}
+
+
+def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
+    """What the experiment says to every method, as far as this one has such an option."""
+    shared: dict[str, Scalar] = {
         "n_factors": place.factors,
-        **epochs,
+        "epochs": experiment.epochs,
         "epsilon": float(experiment.epsilon),
         "solver": experiment.solver,
-        **experiment.params,
     }
+    method = METHODS[place.method]
+    # A method with a default of its own (as a number of epochs) keeps it, unless params or vary say otherwise.
+    usual = {name: value for name, value in shared.items() if name not in method.defaults}
+    return method.own(**{**usual, **experiment.params})
 
 
 def data_of(experiment: Experiment, name: str) -> Data:

@@ -11,11 +11,10 @@ import msgspec
 
 from hdpmf.errors import HdpmfError
 from hdpmf.experiments.execute import claim_of, finished, measured, parts_of, weights_of
-from hdpmf.experiments.runs import Run
+from hdpmf.experiments.runs import Run, model_of
 from hdpmf.experiments.store import Result, now
 from hdpmf.gpu.availability import explain
 from hdpmf.methods import METHODS
-from hdpmf.models import make_model
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.together import Fit, fit_together
 from hdpmf.privacy import PrivacyWeights
@@ -26,7 +25,7 @@ def can_go_together(run: Run) -> bool:
     """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can do it."""
     if not issubclass(METHODS[run.method].model, Factorization):
         return False
-    return make_model(run.method, **run.params)._mechanism().sends_fitted_vectors
+    return model_of(run)._mechanism().sends_fitted_vectors
 
 
 def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> Iterator[Result]:
@@ -51,7 +50,7 @@ def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoo
             if part not in parts:
                 parts[part] = parts_of(run, files)
             train, test = parts[part]
-            model = cast(Factorization, make_model(run.method, **run.params, n_threads=1, rng=run.seed))
+            model = cast(Factorization, model_of(run))
             claim = claim_of(model)
             if wishes not in weights:
                 weights[wishes] = weights_of(run, train)
@@ -68,14 +67,14 @@ def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoo
         return finished(run, started, claim, metrics, host=host)
 
     waiting: list[Future[Result]] = []
-    for one in fit_together([fit for _, _, fit, _ in prepared]):
-        if one.error is not None:
-            run, claim, _, _ = prepared[one.number]
-            yield finished(run, started, claim, error=one.error, host=host)
+    for fitted in fit_together([fit for _, _, fit, _ in prepared]):
+        if fitted.error is not None:
+            run, claim, _, _ = prepared[fitted.number]
+            yield finished(run, started, claim, error=fitted.error, host=host)
         else:
-            waiting.append(measuring.submit(measure, one.number, one.seconds))
+            waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
         # Training launches from this thread, which measuring threads would keep waiting; so they take turns.
-        while one.last and waiting:
+        while fitted.last and waiting:
             yield waiting.pop(0).result()
 
 

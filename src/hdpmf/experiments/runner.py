@@ -124,7 +124,7 @@ def run_experiments(
             ("cross-validation", lambda: tuning_runs(experiments)),
             ("evaluation", lambda: final_runs(experiments, store.results())),
         ]
-        imports = tuple(dict.fromkeys(name for one in experiments for name in one.imports))
+        imports = tuple(dict.fromkeys(name for experiment in experiments for name in experiment.imports))
         places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
         for name, list_runs in stages[:1] if tune_only else stages:
             runs = list_runs()
@@ -171,7 +171,7 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
 
 def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:
     """Those of ``runs`` that have no result, or none that says all that these experiments show."""
-    listed = {run.id for run in final_runs((one for one in experiments if one.lists), results)}
+    listed = {run.id for run in final_runs((experiment for experiment in experiments if experiment.lists), results)}
     return [run for run in runs if run.id not in results or not results[run.id].suffices(lists=run.id in listed)]
 
 

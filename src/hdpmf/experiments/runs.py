@@ -15,13 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.methods import METHODS
+from hdpmf.models import Model, make_model
 
 RESULTS_VERSION = 1
-"""Part of every identity. Raise it when a change to the library makes old results wrong: all runs are done anew."""
-
-METHOD_VERSIONS = {"hdp-sum": 1, "hdp-bit": 1, "hdpmf-paid": 1}
-"""Part of the identities of one method's runs. Raise a method's number (from 1) when a change makes its old results
-wrong, and only its: these runs are done anew, all others stay."""
+"""Part of every identity. Raise it when a change to the library makes all old results wrong: all runs are done anew.
+Where only one method's are wrong, raise the `version` of that method."""
 
 Scalar = bool | int | float | str | None
 SplitKind = Literal["hold-out", "leave-one-out", "ready-made", "whole"]
@@ -94,9 +92,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def id(self) -> str:
         """The identity: 32 hexadecimal digits."""
-        version: int | list[int] = RESULTS_VERSION
-        if self.method in METHOD_VERSIONS:
-            version = [RESULTS_VERSION, METHOD_VERSIONS[self.method]]
+        of_method = METHODS[self.method].version if self.method in METHODS else 0
+        version = [RESULTS_VERSION, of_method] if of_method else RESULTS_VERSION
         content = msgspec.json.encode([version, _plain(self)], order="sorted")
         return hashlib.sha256(content).hexdigest()[:32]
 
@@ -114,18 +111,29 @@ def make_run(
     privacy: Privacy,
     seed: int,
 ) -> Run:
-    """A run without what cannot change its result, so that equal runs have equal identities."""
-    accepted = accepted_params(method)
+    """A run without what cannot change its result, so that equal runs have equal identities.
+
+    Raises:
+        ConfigError: A parameter is no option of the method.
+    """
+    options = METHODS[method].options
+    for name in params:
+        METHODS[method].require(name)
     if part.kind == "ready-made" and not part.folds and part.fraction == 1.0:
         part = msgspec.structs.replace(part, seed=0, per_user=10)
     return Run(
         data=data,
         part=part,
         method=method,
-        params={name: value for name, value in params.items() if name in accepted},
-        privacy=privacy if "epsilon" in accepted else None,
-        seed=seed if "rng" in accepted else 0,
+        params=dict(params),
+        privacy=privacy if "epsilon" in options else None,
+        seed=seed if "rng" in options else 0,
     )
+
+
+def model_of(run: Run) -> Model:
+    """The model that a run fits, on one thread."""
+    return make_model(run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed))
 
 
 def _plain(value: Any) -> Any:
@@ -142,8 +150,3 @@ def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
         (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
         for field in msgspec.structs.fields(kind)
     )
-
-
-def accepted_params(method: str) -> frozenset[str]:
-    """The parameters that a method leaves open."""
-    return frozenset(METHODS[method].options)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +26,7 @@ from msgspec import Meta
 
 from hdpmf.errors import ConfigError
 from hdpmf.experiments.runs import Scalar
+from hdpmf.methods import METHODS
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -38,16 +40,16 @@ PRIVACY_NAMES = (
 )
 """The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
 
-DEFAULT_GRIDS: dict[str, Grid] = {
-    "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
-    # So much noise allows small steps only; ten rounds need large ones.
-    "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
-    "hdpmf-paid": {"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
-}
-"""What is tried where an experiment does not say: right for the sequential solver."""
+USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
+"""What is tried where neither experiment nor method say: right for the sequential solver."""
 
 BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
 """Where Algorithm 1 with scaled steps works."""
+
+
+def default_grids() -> dict[str, Grid]:
+    """The usual grid, and the methods' own."""
+    return {"default": USUAL_GRID, **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning}}
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,8 +80,10 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     folds: Annotated[int, Meta(ge=2)] = 5
     seed: Seed = 0
-    grids: dict[str, Grid] = msgspec.field(default_factory=lambda: dict(DEFAULT_GRIDS))
-    like: dict[str, str] = msgspec.field(default_factory=lambda: {"hdpmf-r": "hdpmf"})
+    grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
+    like: dict[str, str] = msgspec.field(
+        default_factory=lambda: {name: method.tuned_like for name, method in METHODS.items() if method.tuned_like}
+    )
     split: Split = Split()
 
 
@@ -209,30 +213,24 @@ def parse_experiment(text: str, origin: str) -> Experiment:
 
 
 def check(experiment: Experiment, origin: str) -> None:
-    """Refuse what types cannot: unknown methods, parameters that no model has, wishes that cannot be.
+    """Refuse what types cannot: unknown methods, options that no method has, wishes that cannot be.
 
     Raises:
         ConfigError: With the field and what is possible there.
     """
     from hdpmf.experiments.expand import method_names, privacy_spec
-    from hdpmf.methods import METHODS
 
     methods = method_names(experiment)  # imports the user's modules and knows the names
-    parameters = {name for method in methods for name in METHODS[method].model.parameter_names()}
-    given = set(experiment.params)
-    for grid in experiment.tuning.grids.values():
-        given |= set(grid) - {"learning_rate", "reg"}
     vary = experiment.vary
-    if vary is not None:
-        if vary.parameter not in (*PRIVACY_NAMES, "fraction"):
-            given.add(vary.parameter)
-        if len(set(vary.values)) != len(vary.values):
-            raise ConfigError(f"{origin}: vary.values has a value twice")
-    unknown = sorted(given - parameters)
-    if unknown:
-        raise ConfigError(
-            f"{origin}: no method here has a parameter {unknown[0]!r}; there are {', '.join(sorted(parameters))}"
-        )
+    shared = set(experiment.params) | (set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"})
+    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
+        shared.add(vary.parameter)
+    _check_options(origin, methods, shared)
+    for method, grid in experiment.tuning.grids.items():
+        if method in methods:
+            _check_options(f"{origin}: tuning.grids.{method}", (method,), set(grid))
+    if vary is not None and len(set(vary.values)) != len(vary.values):
+        raise ConfigError(f"{origin}: vary.values has a value twice")
     wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
     if wrong:
         raise ConfigError(f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}")
@@ -244,3 +242,11 @@ def check(experiment: Experiment, origin: str) -> None:
         raise ConfigError(f"{origin}: fractions must be above 0 and at most 1")
     for x in experiment.xs:
         privacy_spec(experiment, x)  # raises PrivacyError where ratios or weights are impossible
+
+
+def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None:
+    """Refuse names that none of the methods has as an option."""
+    options = {name for method in methods for name in METHODS[method].options}
+    for name in sorted(names - options):
+        whose = f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
+        raise ConfigError(f"{origin}: {whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}")

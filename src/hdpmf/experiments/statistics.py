@@ -59,7 +59,7 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return PairedTest(math.nan, math.nan, 0)
     mean = math.fsum(differences) / len(differences)
-    if all(one == differences[0] for one in differences):
+    if len(set(differences)) == 1:
         return PairedTest(mean, math.nan, 0)  # no spread, so no test
     from scipy.stats import ttest_rel
 

@@ -132,7 +132,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.status == "diverged" or (self.status == "done" and (not lists or "n_ranked" in self.metrics))
 
 
-class Event(msgspec.Struct, frozen=True):
+class StoreEvent(msgspec.Struct, frozen=True):
     """Something that happened around the runs."""
 
     kind: str
@@ -225,22 +225,18 @@ class Store:
             ).fetchall()
         return {row[0]: self._result(row[1:]) for row in rows}
 
-    def events(self, kind: str) -> list[Event]:
+    def events(self, kind: str) -> list[StoreEvent]:
         """The events of a kind, oldest first."""
         with _disk(self.path):
             rows = self._connection.execute(
                 "SELECT kind, at, data FROM events WHERE kind = ? ORDER BY number", (kind,)
             ).fetchall()
-        return [Event(kind, at, msgspec.json.decode(data)) for kind, at, data in rows]
+        return [StoreEvent(kind, at, msgspec.json.decode(data)) for kind, at, data in rows]
 
     def experiments(self) -> dict[str, Experiment]:
         """The experiments that were started here, by name, as they were last asked for."""
-        found: dict[str, Experiment] = {}
-        for event in self.events("start"):
-            for one in event.data["experiments"]:
-                experiment = msgspec.convert(one, Experiment)
-                found[experiment.name] = experiment
-        return found
+        asked = [written for event in self.events("start") for written in event.data["experiments"]]
+        return {experiment.name: experiment for experiment in msgspec.convert(asked, list[Experiment])}
 
     def datasets(self) -> dict[str, dict[str, Any]]:
         """Counts and such of the data sets that were used here, by name (see `facts.dataset_facts`)."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hdpmf.experiments.choice import Measured, best, choices, measured
+from hdpmf.experiments.choice import Measured, best, choices, measured, worst_status
 from hdpmf.experiments.expand import Place, evaluation_runs, method_names, places, tuned_as
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
@@ -137,11 +136,8 @@ def _cell(
 ) -> Cell:
     tuned = place._replace(method=tuned_as(experiment, place.method))
     runs = evaluation_runs(experiment, chosen, place, x) if tuned in chosen else ()
-    found = [results[run.id] for run in runs if run.id in results]
-    states = {result.status for result in found} | ({"missing"} if len(found) < len(experiment.seeds) else set())
-    status = next(one for one in ("failed", "diverged", "missing", "done") if one in states)
-    finished = [result for result in found if result.status == "done"]
-    ranked = [name for name in RANKING if finished == found and all(name in one.metrics for one in found) and found]
+    ended = [results[run.id] for run in runs if run.id in results]
+    ranked = [name for name in RANKING if ended and all(name in result.metrics for result in ended)]
     return Cell(
         experiment=experiment.name,
         dataset=place.dataset,
@@ -151,14 +147,9 @@ def _cell(
         in_paper=place.method in experiment.paper_methods,
         factors=place.factors,
         x=None if x is None else float(x),
-        metrics={name: Summary.of([result.metric(name) for result in found]) for name in (*METRICS, *ranked)},
-        status=status,
+        metrics={name: Summary.of([result.metric(name) for result in ended]) for name in (*METRICS, *ranked)},
+        status=worst_status(ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")),
         hyperparameters=dict(chosen.get(tuned, {})),
         run_ids=tuple(run.id for run in runs),
-        claim=next((result.claim for result in found if result.claim is not None), None),
+        claim=next((result.claim for result in ended if result.claim is not None), None),
     )
-
-
-def is_complete(cells: list[Cell]) -> bool:
-    """Whether nothing is missing or failed."""
-    return all(cell.status in ("done", "diverged") and not math.isnan(cell.mse.mean) for cell in cells)

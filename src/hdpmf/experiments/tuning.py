@@ -15,7 +15,7 @@ from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.experiments.choice import Measured, best, measured
 from hdpmf.experiments.expand import Place, resolve
 from hdpmf.experiments.runner import Done, Progress, run_experiments
-from hdpmf.experiments.spec import BATCH_GRID, DEFAULT_GRIDS, DataOptions, Experiment, Grid, Split, Tuning, check
+from hdpmf.experiments.spec import BATCH_GRID, USUAL_GRID, DataOptions, Experiment, Grid, Split, Tuning, check
 from hdpmf.experiments.store import Store
 from hdpmf.methods import METHODS
 from hdpmf.ratings import dataset_names
@@ -98,10 +98,9 @@ def tune(
     """
     if method not in METHODS:
         raise ConfigError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
-    accepted = METHODS[method].model.parameter_names()
-    if "learning_rate" not in accepted:
+    if "learning_rate" not in METHODS[method].options:
         raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
-    own = DEFAULT_GRIDS.get(method, DEFAULT_GRIDS["default"]) if solver == "sequential" else BATCH_GRID
+    own = METHODS[method].tuning or USUAL_GRID if solver == "sequential" else BATCH_GRID
     grid: Grid = {
         "learning_rate": tuple(learning_rates or own["learning_rate"]),
         "reg": tuple(regs or own["reg"]),
@@ -145,7 +144,7 @@ def tune(
     rows = measured(experiment, place, results)
     winner = best(rows)
     if winner is None:
-        messages = [results[one].message for row in rows for one in row.run_ids if results[one].message]
+        messages = [message for row in rows for run in row.run_ids if (message := results[run].message)]
         kind: type[HdpmfError] = DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
     return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)

@@ -193,6 +193,7 @@ HDPMF_PAID = Method(
     views=("sums", "messages"),
     audited=True,
     tuning={"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
+    version=1,
 )
 
 PDPMF = Method(

@@ -12,7 +12,7 @@ import msgspec
 
 from hdpmf.errors import ConfigError
 from hdpmf.experiments.expand import available
-from hdpmf.experiments.spec import DEFAULT_GRIDS, DataOptions, Experiment, Grid, parse_experiment
+from hdpmf.experiments.spec import DataOptions, Experiment, Grid, default_grids, parse_experiment
 
 NAMES = (
     *("table1", "table2", "table3"),
@@ -21,11 +21,10 @@ NAMES = (
 """The paper's experiments, and what belongs beside them, in the order of the report."""
 
 GRIDS: dict[str, Grid] = {
-    **DEFAULT_GRIDS,  # for methods that the paper does not have
     "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
     "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
 }
-"""What the paper's cross-validation tries."""
+"""What the paper's cross-validation tries; methods that it does not have try what they say themselves."""
 
 _QUICK_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.01, 0.005), "reg": (0.01,)},
@@ -42,7 +41,7 @@ def experiment(name: str) -> Experiment:
     if name not in NAMES:
         raise ConfigError(f"the paper's experiments are {', '.join(NAMES)}; there is no {name!r}")
     text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return _with_grids(parse_experiment(text, f"{name}.toml"), GRIDS)
+    return _with_grids(parse_experiment(text, f"{name}.toml"), default_grids() | GRIDS)
 
 
 def quick(full: Experiment) -> Experiment:

@@ -15,7 +15,6 @@ import pytest
 
 from hdpmf.errors import ConfigError
 from hdpmf.experiments import Experiment, Store, collect
-from hdpmf.experiments.runs import METHOD_VERSIONS
 from hdpmf.methods import METHODS
 from hdpmf.paper.findings import count_marks, findings
 from hdpmf.paper.ordering import reversals, statements
@@ -150,7 +149,9 @@ def test_runs_that_nothing_shows_are_not_counted(tmp_path, fill_store, experimen
     chosen = experiments(["table3"])
     everything = read_content(fill_store(tmp_path, chosen))
     assert everything.n_runs == len(everything.results)
-    monkeypatch.setitem(METHOD_VERSIONS, "user-mean", 7)  # its old runs are nobody's any more
+    monkeypatch.setitem(
+        METHODS._known, "user-mean", replace(METHODS["user-mean"], version=7)
+    )  # its old runs are nobody's any more
     old = [one for one in everything.results.values() if one.run.method == "user-mean"]
     assert read_content(tmp_path).n_runs == len(everything.results) - len(old)
 

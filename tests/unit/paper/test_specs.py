@@ -8,7 +8,7 @@ import pytest
 
 from hdpmf import paper
 from hdpmf.errors import ConfigError
-from hdpmf.experiments.spec import DEFAULT_GRIDS
+from hdpmf.experiments.spec import default_grids
 from hdpmf.methods import METHODS
 
 
@@ -36,4 +36,4 @@ def test_quick_without_real_data_uses_the_synthetic_world(monkeypatch: pytest.Mo
 
 
 def test_a_file_of_ones_own_is_tuned_as_the_papers_are() -> None:
-    assert paper.GRIDS == DEFAULT_GRIDS
+    assert paper.experiment("table3").tuning.grids == default_grids()
