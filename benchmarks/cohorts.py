@@ -17,7 +17,9 @@ from hdpmf import PrivacySpec, PrivacyWeights, Ratings, load_dataset
 from hdpmf.models.one_round import HDPSum
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import SumContribution, Survey
-from hdpmf.recommender.item_bias import facts_from_sums
+from hdpmf.ratings.item_features import ItemFeatures, fingerprint
+from hdpmf.recommender import OneRoundRecommender
+from hdpmf.recommender.one_round import make_survey
 from hdpmf.shard.contribution import OneRoundShard
 from one_round import world
 
@@ -27,14 +29,17 @@ class Cohorts(HDPSum):
 
     def learn(self, train: Ratings, weights: PrivacyWeights, n_cohorts: int) -> Cohorts:
         """As ``fit``, with so many cohorts."""
-        self._train, self._weights, self._n_cohorts = train, weights, n_cohorts
+        self._n_cohorts = n_cohorts
         return self.fit(train, weights)
 
-    def _post_process(self, survey: Survey, answer: SumContribution, features: np.ndarray | None):  # type: ignore[no-untyped-def]
-        """What the one sum of ``fit`` gave is put aside; the cohorts' sums take its place."""
-        del answer
-        answers = contributions(self._train, self._weights, survey, self._n_cohorts, int(self.rng))  # type: ignore[call-overload]
-        return facts_from_sums(survey, answers, features, n_sums=len(answers))
+    def _ask(self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: object):  # type: ignore[no-untyped-def]
+        """Every cohort has a secure sum of its own."""
+        survey = make_survey(
+            "A", self.epsilon, train.scale, n_items=train.n_items, catalogue=fingerprint(train.items, features),
+            contributors=train.n_users,
+        )  # fmt: skip
+        answers = contributions(train, weights, survey, self._n_cohorts, int(self.rng))  # type: ignore[call-overload]
+        return OneRoundRecommender(survey, features).facts(answers, n_sums=len(answers)), 0
 
 
 def contributions(

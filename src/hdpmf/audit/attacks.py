@@ -24,7 +24,7 @@ Outcome = Reconstruction | Differencing | ZeroH
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class AttackSetting:
     """How the attacked training was run; ``weight`` None draws the paper's privacy weights."""
 
     method: str = "hdpmf"
@@ -43,7 +43,7 @@ class Setting:
 
 def run(
     name: str,
-    setting: Setting,
+    setting: AttackSetting,
     ratings: Ratings,
     *,
     users: int = 50,
@@ -106,7 +106,7 @@ def in_words(outcome: Outcome) -> list[str]:
     ]
 
 
-def _recorded(setting: Setting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> Path:
+def _recorded(setting: AttackSetting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> Path:
     method = method_named(setting.method)
     model = method.configure(
         rng=setting.seed,

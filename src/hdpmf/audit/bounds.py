@@ -35,6 +35,14 @@ class Scores:
             if scores.ndim != 1 or len(scores) == 0 or np.isnan(scores).any():
                 raise ConfigError("an audit needs one score, and no NaN, for each of at least one run of each world")
 
+    def split(self, pilot: int) -> Halves:
+        """Of the first ``pilot`` runs of each world, and of the rest."""
+        return Scores(self.low[:pilot], self.high[:pilot]), Scores(self.low[pilot:], self.high[pilot:])
+
+
+Halves = tuple[Scores, Scores]
+"""Scores of pilot runs, which choose a threshold, and of the runs that it is measured on."""
+
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
@@ -114,10 +122,10 @@ def _choose(pilot: Scores, delta: float, error: float) -> tuple[float, bool]:
     best = (-math.inf, float(thresholds[0]), False)
     for mirrored in (False, True):
         if mirrored:
-            given, false = (np.searchsorted(one, thresholds, side="right") for one in (low, high))
+            given, false = (np.searchsorted(scores, thresholds, side="right") for scores in (low, high))
             n_given, n_false = len(low), len(high)
         else:
-            given, false = (len(one) - np.searchsorted(one, thresholds, side="left") for one in (high, low))
+            given, false = (len(scores) - np.searchsorted(scores, thresholds, side="left") for scores in (high, low))
             n_given, n_false = len(high), len(low)
         lower, _ = clopper_pearson(given, n_given, error)
         _, upper = clopper_pearson(false, n_false, error)
@@ -131,8 +139,10 @@ def _epsilon(power: float, false_alarms: float, delta: float) -> float:
     return max(0.0, math.log((power - delta) / false_alarms)) if power > delta else 0.0
 
 
-def fisher(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The direction in which two clouds of points differ most, in units of their spread; points are rows."""
-    spread = np.atleast_2d(np.cov(low.T) + np.cov(high.T))
+def discriminated(low: np.ndarray, high: np.ndarray, pilot: int) -> Scores:
+    """Scores of points (rows) by Fisher's discriminant: where pilot runs of both worlds differ most."""
+    first_low, first_high = low[:pilot], high[:pilot]
+    spread = np.atleast_2d(np.cov(first_low.T) + np.cov(first_high.T))
     spread = spread + max(1e-9 * float(np.trace(spread)), 1e-12) * np.eye(len(spread))
-    return np.asarray(np.linalg.solve(spread, high.mean(axis=0) - low.mean(axis=0)))
+    direction = np.linalg.solve(spread, first_high.mean(axis=0) - first_low.mean(axis=0))
+    return Scores(low @ direction, high @ direction)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.audit.bounds import CONFIDENCE, Scores, ceiling, lower_bound
+from hdpmf.audit.bounds import CONFIDENCE, Halves, Scores, ceiling, lower_bound
+from hdpmf.audit.designs import Design
 from hdpmf.audit.device import device_scores
-from hdpmf.audit.labelled import LabelledDesign, labelled_final_scores, labelled_scores, labelled_world
-from hdpmf.audit.one_round import Design, bit_scores, final_scores, sum_scores
+from hdpmf.audit.labelled import labelled_scores, labelled_world
+from hdpmf.audit.one_round import bit_scores, final_scores, sum_scores
 from hdpmf.audit.replay import record
 from hdpmf.audit.retrain import retrain_scores, small_world
 from hdpmf.audit.world import Target, check_runs, choose_target
@@ -178,8 +179,8 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
     claim = _claim(audit)
     pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and audit.method.startswith("hdp-") else audit.runs
     games = 2 if audit.labels and audit.view == "sums" else 1  # of two groupings the attacker takes the better one
-    halves = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
-    bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in halves.items()}
+    attacks = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
+    bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
     return AuditResult(
@@ -214,7 +215,7 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
     """The audits of a report: every pair, and taste labels with both of their claims."""
     audits = []
     for method in AUDITED:
-        of_method = [view for one, view in pairs() if one == method]
+        of_method = [view for paired, view in pairs() if paired == method]
         audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
         if method in HAS_LABELS:
             audits += [
@@ -232,47 +233,43 @@ def verdict(claimed: float | None, bound: float) -> str:
     return BROKEN if bound > claimed else STANDS
 
 
-Halves = dict[str, tuple[Scores, Scores]]
-"""Pilot and measured scores of ``everything`` that the attacker sees, and of parts of it."""
+Attacks = dict[str, Halves]
+"""Scores of ``everything`` that the attacker sees, and of parts of it."""
 
 
-def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Halves:
+def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
     total = pilot + audit.runs
     if audit.method == "user-mean":
         step(2 * total)
         return {"everything": _nothing_sent(target, audit.runs)}
-    if audit.labels:
-        return _play_labelled(audit, target, pilot, step)
     if audit.method in ("hdp-sum", "hdp-bit"):
-        design = Design("A" if audit.method == "hdp-sum" else "L", audit.epsilon)
-        if audit.view == "final":
-            halves = final_scores(target, design, pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency)
-            return {"everything": halves}
-        if design.kind == "L":
-            scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
-            step(2 * total)
-        else:
-            scores = sum_scores(target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency)
-        return {"everything": _halves(scores, pilot)}
+        return _play_one_round(audit, target, pilot, step)
     model = _model(audit)
     if audit.view == "final":
         return {"everything": retrain_scores(model, target, audit.runs, audit.seed, step)}
     path = record(model, target.ratings, target.privacy_weights(), audit.seed)
     scored = device_scores(target, path, audit.view, total, audit.seed, step)
-    return {name: _halves(getattr(scored, name), pilot) for name in ("everything", "direct", "indirect")}
+    return {name: getattr(scored, name).split(pilot) for name in ("everything", "direct", "indirect")}
 
 
-def _play_labelled(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Halves:
-    design = LabelledDesign(audit.epsilon)
+def _play_one_round(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
+    design = Design("L" if audit.method == "hdp-bit" else "A", audit.epsilon, labels=audit.labels)
+    total, seed, adjacency = pilot + audit.runs, audit.seed, audit.adjacency
     if audit.view == "final":
-        halves = labelled_final_scores(target, design, pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency)
-        return {"everything": halves}
-    runs, games = pilot + audit.runs, {}
-    for head in (True, False):
-        games[head] = labelled_scores(target, design, runs, audit.seed, step, adjacency=audit.adjacency, head=head)
-    attacks = [_halves(game["sums"], pilot) for game in games.values()]
-    best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
-    return {"everything": best, "head": attacks[0], "label": _halves(games[True]["label"], pilot)}
+        return {"everything": final_scores(target, design, pilot, audit.runs, seed, step, adjacency=adjacency)}
+    if audit.labels:
+        games = [
+            labelled_scores(target, design, total, seed, step, adjacency=adjacency, head=head) for head in (True, False)
+        ]
+        attacks = [game["sums"].split(pilot) for game in games]
+        best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
+        return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
+    if design.kind == "L":
+        scores = bit_scores(target, audit.epsilon, audit.view, total, seed)
+        step(2 * total)
+    else:
+        scores = sum_scores(target, design, audit.view, total, seed, step, adjacency=adjacency)
+    return {"everything": scores.split(pilot)}
 
 
 def _model(audit: Audit) -> Factorization:
@@ -293,7 +290,7 @@ def _claim(audit: Audit) -> PrivacyClaim:
     return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
 
 
-def _nothing_sent(target: Target, runs: int) -> tuple[Scores, Scores]:
+def _nothing_sent(target: Target, runs: int) -> Halves:
     """The recommender's part of a model that sends nothing, in both worlds; a difference would give the rating away."""
     held = []
     for rating in target.ends:
@@ -305,13 +302,6 @@ def _nothing_sent(target: Target, runs: int) -> tuple[Scores, Scores]:
     apart = 0.0 if np.array_equal(held[0], held[1]) else 1.0
     scores = Scores(np.full(runs, -apart), np.full(runs, apart))
     return scores, scores
-
-
-def _halves(scores: Scores, pilot: int) -> tuple[Scores, Scores]:
-    return (
-        Scores(scores.low[:pilot], scores.high[:pilot]),
-        Scores(scores.low[pilot:], scores.high[pilot:]),
-    )
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:

@@ -7,103 +7,36 @@
   that the audited device may have drawn. Whether the audited item is a head too is for it to choose: that hides in
   which sums the rating is, but there the label shows. Where it is one, a further attacker is told the label: the
   proof allows for that.
-* ``final``: the recommender's honest grouping and post-processing, in a world with enough weight for heads.
+
+The view ``final`` is that of every one-round design, in a world with enough weight for heads (``labelled_world``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from msgspec.structs import replace
 
-from hdpmf.audit.bounds import Scores, fisher
-from hdpmf.audit.one_round import Less, moved_by, rating_in_worlds, tell, with_rating
+from hdpmf.audit.bounds import Scores
+from hdpmf.audit.designs import Design, Less, moved_by, rating_in_worlds, with_rating
+from hdpmf.audit.one_round import tell
 from hdpmf.audit.world import Target
 from hdpmf.errors import ProtocolError
-from hdpmf.models.one_round import HDPSum
-from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.coding import SCORE_UNITS, rare_label_probability, sum_channels
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Grouping, Popularity, SumContribution, Survey
 from hdpmf.ratings import Ratings
+from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.recommender import OneRoundRecommender
 from hdpmf.recommender.item_bias import coding_of
-from hdpmf.recommender.labels import facts_from_labels, make_grouping
 from hdpmf.shard.contribution import OneRoundShard
 
 Progress = Callable[[int], None]
-Ask = Callable[[Popularity], Grouping]
 
 LABELLED_ITEMS = 40
 """Items of the world of the view ``final``: with fewer than 30 heads a recommender publishes nothing about labels."""
 
-_CATALOGUE = "audit"
-_SUMS, _FINAL = 900_030, 900_040  # streams of the seed
-_PUBLISHED = 5  # numbers per item, the mean of all among them
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledDesign:
-    """Taste labels as they are audited.
-
-    Attributes:
-        epsilon: Of the survey.
-        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of the noise on its sums: a
-            control. The attacker knows the factor.
-        label_factor: The same for the lot that labels are drawn by, whose logit is divided by it.
-    """
-
-    epsilon: float
-    noise_factor: float = 1.0
-    label_factor: float = 1.0
-
-    def survey(self, ratings: Ratings, contributors: int) -> Survey:
-        """What the recommender asks."""
-        model = HDPSum(epsilon=self.epsilon, labels=True)
-        return replace(model._survey(ratings, _CATALOGUE), contributors=contributors)
-
-    def answer(
-        self, ratings: Ratings, weights: PrivacyWeights, survey: Survey, noise: SeededNoise, ask: Ask
-    ) -> Conversation:
-        """Both rounds with a shard that has these ratings and everybody's noise."""
-        plain = self.noise_factor == 1.0 and self.label_factor == 1.0
-        source: Any = noise if plain else Less(noise, self.noise_factor, self.label_factor)
-        shard = OneRoundShard(
-            ratings,
-            weights,
-            source,
-            epsilon=self.epsilon,
-            catalogue=_CATALOGUE,
-            n_users=survey.contributors,
-            simulation=True,
-        )
-        shard.accept(survey)
-        counted = shard.count()
-        grouping = ask(counted)
-        shard.group(grouping)
-        sent = shard.contribute()
-        if not isinstance(sent, SumContribution) or shard._labels is None:
-            raise ProtocolError("a survey by labels was answered without them")
-        return Conversation(counted, grouping, sent, shard._labels)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Conversation:
-    """What was said in one run, and the labels, which nobody said.
-
-    Attributes:
-        counted: The first answer.
-        grouping: What the recommender made of it.
-        sent: The second answer.
-        labels: What each device drew.
-    """
-
-    counted: Popularity
-    grouping: Grouping
-    sent: SumContribution
-    labels: np.ndarray
+_SUMS = 900_030  # stream of the seed
 
 
 def labelled_world(ratings: Ratings) -> Ratings:
@@ -123,7 +56,7 @@ def labelled_world(ratings: Ratings) -> Ratings:
 
 def labelled_scores(
     target: Target,
-    design: LabelledDesign,
+    design: Design,
     runs: int,
     seed: int,
     progress: Progress = lambda done: None,
@@ -154,26 +87,45 @@ def labelled_scores(
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for world, rating in enumerate(ends):
         ratings, weights = with_rating(device, rating)
-        survey = design.survey(ratings, contributors)
+        recommender = _Cheat(design.survey(ratings, contributors), grouping)
         noise = SeededNoise(seed, _SUMS + 2 * head + world)
         seen, labels = np.empty((runs, attacker.n_entries), np.int64), np.empty(runs, bool)
         for run in range(runs):
-            said = design.answer(ratings, weights, survey, noise, lambda counted: grouping)
-            sent = said.sent
-            seen[run] = np.concatenate((said.counted.weights, sent.scores, sent.weights, [sent.total]))
-            labels[run] = said.labels[0]
+            shard = design.shard(ratings, weights, noise, contributors)
+            seen[run] = recommender.listen(shard)
+            labels[run] = shard.labels is not None and shard.labels[0]
             tell(progress, run, runs)
         found.append(attacker.ratios(seen, labels))
     low, high = found
     return {"sums": Scores(low[0], high[0]), "label": Scores(low[1], high[1])}
 
 
+class _Cheat(OneRoundRecommender):
+    """A recommender that groups as it likes, whatever was counted, and keeps all that it hears."""
+
+    def __init__(self, survey: Survey, grouping: Grouping) -> None:
+        no_features = ItemFeatures((), np.zeros((survey.n_items, 0)), np.zeros(0), "audit")
+        super().__init__(survey, no_features, score={})
+        self._chosen = grouping
+        self._counts = np.zeros(0, np.int64)
+
+    def group(self, counted: Sequence[Popularity]) -> Grouping:
+        """As it likes."""
+        self._counts = counted[0].weights
+        return self._chosen
+
+    def listen(self, shard: OneRoundShard) -> np.ndarray:
+        """All numbers of both rounds."""
+        (sent,) = self.hear([shard])
+        if not isinstance(sent, SumContribution):
+            raise ProtocolError("a survey by labels was answered without them")
+        return np.concatenate((self._counts, sent.scores, sent.weights, [sent.total]))
+
+
 class _Attacker:
     """The log-likelihoods of one device's part in all sums of both rounds, for each world and label."""
 
-    def __init__(
-        self, device: Target, design: LabelledDesign, ends: tuple[float | None, float], is_head: np.ndarray
-    ) -> None:
+    def __init__(self, device: Target, design: Design, ends: tuple[float | None, float], is_head: np.ndarray) -> None:
         coding = coding_of(design.survey(device.ratings, device.ratings.n_users))
         channels = sum_channels("A", coding, design.epsilon, labels=True)
         if channels.popularity is None or channels.total is None:
@@ -181,7 +133,7 @@ class _Attacker:
         n, heads = len(is_head), np.flatnonzero(is_head)
         sizes = (n, n + len(heads), n + len(heads), 1)
         used = (channels.popularity, channels.score, channels.weight, channels.total)
-        self._scales = np.repeat([float(one.scale) * design.noise_factor for one in used], sizes)
+        self._scales = np.repeat([float(channel.scale) * design.noise_factor for channel in used], sizes)
         self._added, self._log_labels = [], []
         for rating in ends:
             to_each = np.array([moved_by(device, coding, float(value), row) for row, value in
@@ -193,7 +145,7 @@ class _Attacker:
                 # The device adds a head's part to the sums of its label, and nothing to those of the other.
                 first, after = ~(is_head & label), np.full(len(heads), label)
                 parts = [weight]
-                parts += [np.concatenate((one * first, one[heads] * after)) for one in (score, weight)]
+                parts += [np.concatenate((part * first, part[heads] * after)) for part in (score, weight)]
                 by_label.append(np.concatenate((*parts, [total.sum()])))
             self._added.append(by_label)
             self._log_labels.append(_log_labels(int(weight[device.row]) * SCORE_UNITS, design))
@@ -205,9 +157,9 @@ class _Attacker:
 
     def ratios(self, seen: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each run the log-likelihood ratio without and with knowledge of the label."""
-        zero, one = ([self._log(seen, world, label) for world in (0, 1)] for label in (0, 1))
-        hidden = np.logaddexp(zero[1], one[1]) - np.logaddexp(zero[0], one[0])
-        known = np.where(labels, one[1] - one[0], zero[1] - zero[0])
+        with_0, with_1 = ([self._log(seen, world, label) for world in (0, 1)] for label in (0, 1))
+        hidden = np.logaddexp(with_0[1], with_1[1]) - np.logaddexp(with_0[0], with_1[0])
+        known = np.where(labels, with_1[1] - with_1[0], with_0[1] - with_0[0])
         return _coarse(hidden), _coarse(known)
 
     def _log(self, seen: np.ndarray, world: int, label: int) -> np.ndarray:
@@ -223,51 +175,13 @@ def _coarse(ratios: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(20.0 * ratios) / 20.0)
 
 
-def _log_labels(total: int, design: LabelledDesign) -> tuple[float, float]:
+def _log_labels(total: int, design: Design) -> tuple[float, float]:
     """Log probabilities of labels 0 and 1 for a device whose scores add up to ``total``, which is not negative."""
     rare = rare_label_probability(np.array([total]), design.epsilon)
     if design.label_factor != 1.0:
         rare = Less.sharpened(rare, design.label_factor)
     common = float(np.log1p(-rare[0]))
     return (float(np.log(rare[0])), common) if total > 0 else (common, float(np.log(rare[0])))
-
-
-def labelled_final_scores(
-    target: Target,
-    design: LabelledDesign,
-    pilot: int,
-    runs: int,
-    seed: int,
-    progress: Progress = lambda done: None,
-    *,
-    adjacency: str = "value",
-) -> tuple[Scores, Scores]:
-    """Scores of pilot and measured runs against what the recommender publishes after both rounds."""
-    ratings, item = target.ratings, target.item
-    survey = design.survey(ratings, ratings.n_users)
-    # A public feature that is about half of the items': the audited item is among those it speaks for.
-    features = np.where((np.arange(ratings.n_items) - item) % 2 == 0, 1.0, -1.0)[:, None]
-
-    def ask(counted: Popularity) -> Grouping:
-        return make_grouping(survey, [counted], features, np.ones(1), 0.0)
-
-    worlds = []
-    for world, rating in enumerate(rating_in_worlds(target, adjacency)):
-        present, weights = with_rating(target, rating)
-        noise = SeededNoise(seed, _FINAL + world)
-        published = np.empty((pilot + runs, _PUBLISHED))
-        for run in range(pilot + runs):
-            said = design.answer(present, weights, survey, noise, ask)
-            facts = facts_from_labels(survey, [said.counted], said.grouping, [said.sent], features)
-            published[run] = (
-                facts.mean, facts.bias[item], facts.variance[item], facts.popularity[item], facts.patterns[item, 0],
-            )  # fmt: skip
-            tell(progress, run, pilot + runs)
-        worlds.append(published)
-    low, high = worlds
-    direction = fisher(low[:pilot], high[:pilot])
-    low_scores, high_scores = low @ direction, high @ direction
-    return Scores(low_scores[:pilot], high_scores[:pilot]), Scores(low_scores[pilot:], high_scores[pilot:])
 
 
 def _device(target: Target) -> Target:

@@ -15,90 +15,24 @@ What the attacker knows of the other users it subtracts, so a shard that holds t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 
-from hdpmf.audit.bounds import Scores, fisher
+from hdpmf.audit.bounds import Halves, Scores, discriminated
+from hdpmf.audit.designs import Design, moved_by, rating_in_worlds, with_rating
 from hdpmf.audit.laws import log_discrete_laplace, log_share
 from hdpmf.audit.world import Target
-from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.coding import Coding, bit_height, bit_probability, make_ruler, sum_channels, weight_units
+from hdpmf.privacy.coding import bit_height, bit_probability, sum_channels, weight_units
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import BitContribution, SumContribution, Survey
+from hdpmf.protocol import BitContribution, ItemFacts, SumContribution
 from hdpmf.ratings import Ratings
 from hdpmf.recommender.item_bias import coding_of
-from hdpmf.shard.contribution import OneRoundShard
 
 Progress = Callable[[int], None]
 
-_CATALOGUE = "audit"
-_SUMS, _BITS, _FINAL = 900_000, 900_010, 900_020  # streams of the seed
+_SUMS, _BITS, _FINAL, _FINAL_LABELLED = 900_000, 900_010, 900_020, 900_040  # streams of the seed
 _TOLD_EVERY = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A one-round design as it is audited.
-
-    Attributes:
-        kind: ``A`` or ``S`` (sums), ``L`` (bits).
-        epsilon: Of the survey.
-        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise, which an audit
-            has to find out: a control. The attacker knows the factor.
-    """
-
-    kind: str
-    epsilon: float
-    noise_factor: float = 1.0
-
-    @property
-    def model(self) -> HDPSum | HDPBit:
-        """The estimator that runs it."""
-        return HDPBit(epsilon=self.epsilon) if self.kind == "L" else HDPSum(epsilon=self.epsilon, design=self.kind)
-
-    def survey(self, ratings: Ratings, contributors: int) -> Survey:
-        """What the recommender asks."""
-        return replace(self.model._survey(ratings, _CATALOGUE), contributors=contributors)
-
-    def answer(
-        self, ratings: Ratings, weights: PrivacyWeights, n_users: int, survey: Survey, noise: SeededNoise
-    ) -> SumContribution | BitContribution:
-        """What a shard with these ratings sends, holding ``n_users`` of all contributors."""
-        source: Any = noise if self.noise_factor == 1.0 else Less(noise, self.noise_factor)
-        shard = OneRoundShard(
-            ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
-        )
-        shard.accept(survey)
-        return shard.contribute()
-
-
-class Less:
-    """Noise with a smaller scale than asked for: a mistake, made on purpose."""
-
-    def __init__(self, noise: SeededNoise, factor: float, label_factor: float = 1.0) -> None:
-        self._noise, self._factor, self._label_factor = noise, factor, label_factor
-
-    def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
-        """As ``SeededNoise``, with less of it."""
-        return self._noise.discrete_laplace(float(scale) * self._factor, size)
-
-    def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
-        """As ``SeededNoise``, with less of it."""
-        return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
-
-    def bits(self, rare: np.ndarray) -> np.ndarray:
-        """Lots that are drawn less at random."""
-        return self._noise.bits(self.sharpened(rare, self._label_factor))
-
-    @staticmethod
-    def sharpened(rare: np.ndarray, factor: float) -> np.ndarray:
-        """The probabilities whose logits are those of ``rare`` over ``factor``."""
-        return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-rare) - np.log(rare)) / factor)))
 
 
 def sum_scores(
@@ -118,12 +52,12 @@ def sum_scores(
     channels = sum_channels(design.kind, coding, design.epsilon)
     worlds = []
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
-        one, weights = _alone(target, rating)
-        survey = design.survey(one, contributors)
+        alone, weights = _alone(target, rating)
+        recommender = design.recommender(design.survey(alone, contributors))
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
-            sent = design.answer(one, weights, n_users, survey, noise)
+            (sent,) = recommender.hear([design.shard(alone, weights, noise, n_users)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
             tell(progress, run, runs)
@@ -152,22 +86,6 @@ def tell(progress: Progress, run: int, runs: int) -> None:
         progress(run % _TOLD_EVERY + 1)
 
 
-def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:
-    """The rating in the two worlds; None where it is not there."""
-    low, high = target.ends
-    return (None if adjacency == "presence" else low), high
-
-
-def moved_by(target: Target, coding: Coding, rating: float | None, row: int) -> tuple[int, int, int]:
-    """What a rating in this row adds to its item's score, its item's weight and the total."""
-    if rating is None:
-        return 0, 0, 0
-    units = int(weight_units(target.weights[row : row + 1])[0])
-    value = np.array([rating], np.float32)
-    ruler = make_ruler(target.ratings.scale)
-    return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
-
-
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
     """Scores against design L in the view ``messages`` or ``sums``."""
     design = Design("L", epsilon)
@@ -184,8 +102,8 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
                 np.arange(n * len(rows)), np.repeat(np.arange(n), len(rows)), np.tile(values, n), scale=ratings.scale
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
-            survey = design.survey(copies, copies.n_users)
-            sent = design.answer(copies, weights, copies.n_users, survey, noise)
+            recommender = design.recommender(design.survey(copies, copies.n_users))
+            (sent,) = recommender.hear([design.shard(copies, weights, noise, copies.n_users)])
             if isinstance(sent, BitContribution):
                 blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
@@ -219,42 +137,35 @@ def final_scores(
     progress: Progress = lambda done: None,
     *,
     adjacency: str = "value",
-) -> tuple[Scores, Scores]:
-    """Scores of pilot and measured runs against what the recommender publishes after a one-round design."""
+) -> Halves:
+    """Scores against what the recommender publishes."""
     worlds = []
-    contributors = target.ratings.n_users
-    survey, model = design.survey(target.ratings, contributors), design.model
+    ratings = target.ratings
+    # With labels: a public feature of about half of the items; the audited item is among those it speaks for.
+    feature = np.where((np.arange(ratings.n_items) - target.item) % 2 == 0, 1.0, -1.0) if design.labels else None
+    recommender = design.recommender(design.survey(ratings, ratings.n_users), feature)
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
-        ratings, weights = with_rating(target, rating)
-        noise = SeededNoise(seed, _FINAL + world)
-        published = np.empty((pilot + runs, 3))
+        present, weights = with_rating(target, rating)
+        noise = SeededNoise(seed, (_FINAL_LABELLED if design.labels else _FINAL) + world)
+        published = []
         for run in range(pilot + runs):
-            sent = design.answer(ratings, weights, contributors, survey, noise)
-            facts = model._post_process(survey, sent, None)
-            published[run] = facts.mean, facts.bias[target.item], facts.variance[target.item]
+            shard = design.shard(present, weights, noise, ratings.n_users)
+            published.append(_published(recommender.facts(recommender.hear([shard])), target.item))
             tell(progress, run, pilot + runs)
-        worlds.append(published)
-    low, high = worlds
-    direction = fisher(low[:pilot], high[:pilot])
-    low_scores, high_scores = low @ direction, high @ direction
-    return Scores(low_scores[:pilot], high_scores[:pilot]), Scores(low_scores[pilot:], high_scores[pilot:])
+        worlds.append(np.array(published))
+    return discriminated(worlds[0], worlds[1], pilot).split(pilot)
+
+
+def _published(facts: ItemFacts, item: int) -> tuple[float, ...]:
+    """What is said about the audited item."""
+    about = (facts.mean, facts.bias[item], facts.variance[item])
+    return (*about, facts.popularity[item], facts.patterns[item, 0]) if facts.labels else about
 
 
 def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
     """A world of the one rating: what else is in the sums, the attacker knows and subtracts."""
     shown = target.ends[1] if rating is None else rating
-    one = Ratings.from_arrays([0], [0], [shown], scale=target.ratings.scale, name="one rating")
+    world = Ratings.from_arrays([0], [0], [shown], scale=target.ratings.scale, name="one rating")
     if rating is None:
-        one = one.take(np.zeros(0, np.int64))
-    return one, PrivacyWeights.per_rating(one, np.full(len(one), target.weight))
-
-
-def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
-    """The whole world with this rating in the audited place, or without one there."""
-    ratings, weights = target.ratings, target.weights
-    values = ratings.values if rating is None else target.values(rating)
-    world = Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)
-    if rating is None:
-        others = np.delete(np.arange(len(ratings)), target.row)
-        world, weights = world.take(others), weights[others]
-    return world, PrivacyWeights.per_rating(world, weights)
+        world = world.take(np.zeros(0, np.int64))
+    return world, PrivacyWeights.per_rating(world, np.full(len(world), target.weight))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.audit.bounds import Scores, fisher, lower_bound
+from hdpmf.audit.bounds import Halves, Scores, discriminated, lower_bound
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
@@ -57,7 +57,7 @@ def small_world(ratings: Ratings) -> Ratings:
 
 def retrain_scores(
     model: Factorization, target: Target, runs: int, seed: int, progress: Progress = lambda done: None
-) -> tuple[Scores, Scores]:
+) -> Halves:
     """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the better attack."""
     size = max(1, _RATINGS_PER_BLOCK // len(target.ratings))
     begins = range(0, 2 * runs, size)
@@ -75,9 +75,9 @@ def retrain_scores(
     if model.privacy.epsilon is None:
         scores = [_own_training(low, high, target)]
     else:
-        scores = [_discriminant(low, high, target, runs), _predictions(model, low, high, target)]
-    halves = [(Scores(one.low[:runs], one.high[:runs]), Scores(one.low[runs:], one.high[runs:])) for one in scores]
-    return max(halves, key=lambda pair: lower_bound(pair[0], pair[0]).epsilon)
+        v_low, v_high = (factors[:, target.item].astype(np.float64) for factors in (low, high))
+        scores = [discriminated(v_low, v_high, runs), _predictions(model, low, high, target)]
+    return max((attack.split(runs) for attack in scores), key=lambda pair: lower_bound(pair[0], pair[0]).epsilon)
 
 
 def _train_copies(
@@ -117,20 +117,14 @@ class _SameStart(SeededNoise):
         self._n_items = n_items
 
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:
-        one = self._first.normals((self._n_items, shape[1]))
-        return np.tile(one, (shape[0] // self._n_items, 1))
+        of_world = self._first.normals((self._n_items, shape[1]))
+        return np.tile(of_world, (shape[0] // self._n_items, 1))
 
 
 def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
     """Without noise: whose own training comes out as what was published."""
     apart = np.linalg.norm(high[:, target.item] - low[:, target.item], axis=1).astype(np.float64)
     return Scores(-apart, apart)
-
-
-def _discriminant(low: np.ndarray, high: np.ndarray, target: Target, pilot: int) -> Scores:
-    v_low, v_high = (factors[:, target.item].astype(np.float64) for factors in (low, high))
-    direction = fisher(v_low[:pilot], v_high[:pilot])
-    return Scores(v_low @ direction, v_high @ direction)
 
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:

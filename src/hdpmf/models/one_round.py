@@ -19,20 +19,20 @@ from hdpmf.gpu.availability import use_gpu
 from hdpmf.kernels.threads import Workers
 from hdpmf.methods import check
 from hdpmf.methods.configurations import BitOptions, OneRoundOptions, SumOptions
-from hdpmf.models.asking import ask, post_process
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
-from hdpmf.privacy.coding import make_coding
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
-from hdpmf.privacy.sampling import seed_of
+from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.protocol import ItemFacts
 from hdpmf.public.device_fit import DeviceFit, device_fit
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
-from hdpmf.recommender import Catalogue
+from hdpmf.recommender import Catalogue, OneRoundRecommender
+from hdpmf.recommender.one_round import chosen_coding, make_survey
+from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import devices_after, fit_vectors, predict, ratings_by_user
 
 Features = bool | str | PathLike[str] | ItemFeatures
@@ -147,7 +147,7 @@ class OneRound(OneRoundOptions, Model):
     @property
     def coding_(self) -> str:
         """The coding that was used."""
-        return make_coding(self._coding(), self.catalogue_.scale, self.epsilon).name
+        return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
     def score(self, test: Ratings) -> dict[str, float | int]:
         """Mean squared and absolute error on ``test``; refused where the prior was learned from the same data set."""
@@ -202,45 +202,29 @@ class OneRound(OneRoundOptions, Model):
         self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: Prior | None
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
-        return ask(
-            self._survey(train, fingerprint(train.items, features)),
-            train,
-            weights,
-            seed_of(self.rng),
-            features=features,
-            labels=None if prior is None else prior.labels,
-            n_patterns=getattr(self, "patterns", 0),
-        )
-
-    def _survey(self, train: Ratings, catalogue: str) -> Survey:
-        scale = train.scale
-        return Survey(
-            design=self._design(),  # type: ignore[arg-type]  # one of the three
-            coding=make_coding(self._coding(), scale, self.epsilon).name,  # type: ignore[arg-type]  # a curve's name
-            epsilon=float(self.epsilon),
+        catalogue = fingerprint(train.items, features)
+        survey = make_survey(
+            self._design(),
+            self.epsilon,
+            train.scale,
             n_items=train.n_items,
             catalogue=catalogue,
             contributors=train.n_users,
-            scale_low=scale.low,
-            scale_high=scale.high,
-            scale_step=scale.step,
+            coding=self.coding,
             labels=self._by_labels(),
         )
+        score = None if prior is None or prior.labels is None else prior.labels.score
+        recommender = OneRoundRecommender(survey, features, score=score, n_patterns=getattr(self, "patterns", 0))
+        noise = SeededNoise(seed_of(self.rng), stream=3)
+        shard = OneRoundShard(train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=True)
+        return shard.check(recommender.facts(recommender.hear([shard]))), shard.n_silent
 
     @abstractmethod
     def _design(self) -> str:
         """``A``, ``S`` or ``L``."""
 
-    def _coding(self) -> str:
-        return self.coding
-
     def _by_labels(self) -> bool:
         return False
-
-    def _post_process(
-        self, survey: Survey, answer: SumContribution | BitContribution, features: np.ndarray | None
-    ) -> ItemFacts:
-        return post_process(survey, answer, features, getattr(self, "patterns", 0))
 
     def set_public(
         self, items: IdIndex, scale: RatingScale, item_table: ItemTable | None, facts: ItemFacts, fit: DeviceFit
@@ -320,6 +304,3 @@ class HDPBit(BitOptions, OneRound):
 
     def _design(self) -> str:
         return "L"
-
-    def _coding(self) -> str:
-        return "threshold" if self.coding == "auto" and self.epsilon < 4.0 else self.coding

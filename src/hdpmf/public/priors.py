@@ -44,10 +44,6 @@ class Labels:
     score: dict[str, float]
     prior: Prior | None
 
-    def weights(self, names: tuple[str, ...]) -> np.ndarray:
-        """What each of these features counts; 0 for one that the score does not know."""
-        return np.array([self.score.get(name, 0.0) for name in names])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:

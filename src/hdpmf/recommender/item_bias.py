@@ -5,6 +5,7 @@ Everything is in stars: a rating scale is mapped to one to five, so that one set
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,15 +77,15 @@ class Observed:
     mean: float
 
 
-def add_up(survey: Survey, contributions: list[SumContribution], n_heads: int = 0) -> Observed:
+def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> Observed:
     """What the secure sum gives: the contributions of all shards together, in real units."""
-    if any(len(one.scores) != survey.n_items + n_heads for one in contributions):
+    if any(len(part.scores) != survey.n_items + n_heads for part in contributions):
         raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
     ruler = make_ruler(coding.scale)
-    scores = np.sum([one.scores for one in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
-    weights = np.sum([one.weights for one in contributions], axis=0) / WEIGHT_UNITS
-    total = sum(one.total for one in contributions) * (ruler.unit / WEIGHT_UNITS)
+    scores = np.sum([part.scores for part in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
+    weights = np.sum([part.weights for part in contributions], axis=0) / WEIGHT_UNITS
+    total = sum(part.total for part in contributions) * (ruler.unit / WEIGHT_UNITS)
     if survey.design == "S":
         total = float(scores.sum())
     mean = MIDDLE + STARS * total / max(float(weights.sum()), 1.0)
@@ -98,7 +99,7 @@ def coding_of(survey: Survey) -> Coding:
 
 
 def facts_from_sums(
-    survey: Survey, contributions: list[SumContribution], features: np.ndarray | None, n_sums: int = 1
+    survey: Survey, contributions: Sequence[SumContribution], features: np.ndarray | None, n_sums: int = 1
 ) -> ItemFacts:
     """Item facts from secure sums.
 
@@ -110,7 +111,7 @@ def facts_from_sums(
             number where each is a sum over a cohort of its own.
     """
     observed = add_up(survey, contributions)
-    # The sum of several Laplace noises is reckoned as one of the same variance.
+    # The sum of several Laplace noises counts as one of the same variance.
     more = np.sqrt(n_sums)
     if survey.design == "S":
         return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
@@ -142,7 +143,7 @@ def sharp_biases(
 
 
 def facts_from_bits(
-    survey: Survey, contributions: list[BitContribution], features: np.ndarray | None, n_patterns: int = 0
+    survey: Survey, contributions: Sequence[BitContribution], features: np.ndarray | None, n_patterns: int = 0
 ) -> ItemFacts:
     """Item facts from bits: inverse-variance weighted means per item, shrunk towards what else is known of it.
 
@@ -150,11 +151,11 @@ def facts_from_bits(
     factors of who rates it with whom.
     """
     coding, n = coding_of(survey), survey.n_items
-    items = np.concatenate([one.items for one in contributions])
-    units = np.concatenate([one.units for one in contributions])
+    items = np.concatenate([part.items for part in contributions])
+    units = np.concatenate([part.units for part in contributions])
     if len(items) and int(items.max()) >= n:
         raise ProtocolError(f"a bit is about an item that the survey's {n} do not have")
-    signs = 2.0 * np.concatenate([one.plus for one in contributions]) - 1.0
+    signs = 2.0 * np.concatenate([part.plus for part in contributions]) - 1.0
     heights = bit_height(units, survey.epsilon)
     precision = np.bincount(items, heights**-2, n)
     scores = np.bincount(items, signs / heights, n)
@@ -174,11 +175,11 @@ def facts_from_bits(
     return item_facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
 
 
-def _senders(contributions: list[BitContribution]) -> np.ndarray:
+def _senders(contributions: Sequence[BitContribution]) -> np.ndarray:
     """One number per device over all shards."""
-    sizes = [int(one.senders.max()) + 1 if len(one.senders) else 0 for one in contributions]
+    sizes = [int(part.senders.max()) + 1 if len(part.senders) else 0 for part in contributions]
     starts = np.concatenate(([0], np.cumsum(sizes)))
-    return np.concatenate([one.senders + start for one, start in zip(contributions, starts, strict=False)])
+    return np.concatenate([part.senders + start for part, start in zip(contributions, starts, strict=False)])
 
 
 def _mean_from_level(level: float, coding: str) -> float:

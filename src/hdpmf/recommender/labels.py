@@ -7,6 +7,8 @@ what this module estimates. All of it is post-processing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -44,7 +46,11 @@ _SHARE_RANGE = (0.03, 0.97)
 
 
 def make_grouping(
-    survey: Survey, answers: list[Popularity], features: np.ndarray, weights: np.ndarray, popularity_weight: float
+    survey: Survey,
+    answers: Sequence[Popularity],
+    features: np.ndarray,
+    weights: Sequence[float],
+    popularity_weight: float,
 ) -> Grouping:
     """What devices draw their labels by: a public score per item, and the items with enough weight for two sums.
 
@@ -57,7 +63,7 @@ def make_grouping(
     """
     released = _released(survey, answers)
     known = deconvolve(released, POPULARITY_SCALE / survey.epsilon).size_biased
-    score = features @ weights + popularity_weight * np.log(np.maximum(known, 0.3))
+    score = features @ np.asarray(weights) + popularity_weight * np.log(np.maximum(known, 0.3))
     # Centred where ratings are; beyond one standard deviation a score says no more.
     counts = np.maximum(known, 1e-6)
     score = score - np.average(score, weights=counts)
@@ -70,20 +76,20 @@ def make_grouping(
 
 def facts_from_labels(
     survey: Survey,
-    counted: list[Popularity],
+    counted: Sequence[Popularity],
     grouping: Grouping,
-    contributions: list[SumContribution],
+    contributions: Sequence[SumContribution],
     features: np.ndarray,
 ) -> ItemFacts:
     """Item facts from sums of which the heads' are per label; the labels' contrast is their one pattern."""
     n, heads = survey.n_items, grouping.heads
     both = add_up(survey, contributions, len(heads))
-    zero, one = both.scores[:n].copy(), both.scores[n:]
-    weight_zero, weight_one = both.weights[:n].copy(), both.weights[n:]
-    scores, weights = zero.copy(), weight_zero.copy()
-    scores[heads] += one
-    weights[heads] += weight_one
-    # A head's sums have the noise of two; it is reckoned as one of the same variance.
+    scores_0, scores_1 = both.scores[:n].copy(), both.scores[n:]
+    weights_0, weights_1 = both.weights[:n].copy(), both.weights[n:]
+    scores, weights = scores_0.copy(), weights_0.copy()
+    scores[heads] += scores_1
+    weights[heads] += weights_1
+    # A head's sums have the noise of two, which counts as one of the same variance.
     noise = np.ones(n)
     noise[heads] = np.sqrt(2.0)
     first = _released(survey, counted)
@@ -93,7 +99,7 @@ def facts_from_labels(
     observed = Observed(scores, weights, both.mean)
     bias, variance = sharp_biases(survey, observed, known, noise, features)
     total = np.maximum(known.mean[heads], 1.0)
-    pattern = _contrast(survey, (zero[heads], one), (weight_zero[heads], weight_one), total, heads, features)
+    pattern = _contrast(survey, (scores_0[heads], scores_1), (weights_0[heads], weights_1), total, heads, features)
     facts = item_facts(survey, observed.mean, bias, variance, known.size_biased, pattern[:, None])
     return replace(facts, labels=True)
 
@@ -139,7 +145,7 @@ def _shares(
     return np.clip(expected + gain * (seen - expected), *_SHARE_RANGE), gain * doubt
 
 
-def _released(survey: Survey, answers: list[Popularity]) -> np.ndarray:
-    if any(len(one.weights) != survey.n_items for one in answers):
+def _released(survey: Survey, answers: Sequence[Popularity]) -> np.ndarray:
+    if any(len(answer.weights) != survey.n_items for answer in answers):
         raise ProtocolError(f"an answer is not about the {survey.n_items} items of the survey")
-    return np.asarray(np.sum([one.weights for one in answers], axis=0) / WEIGHT_UNITS)
+    return np.asarray(np.sum([answer.weights for answer in answers], axis=0) / WEIGHT_UNITS)

@@ -86,10 +86,10 @@ class Recommender:
 
     def start(self, counts: Sequence[ItemCounts]) -> None:
         """Add up who takes part."""
-        for one in counts:
-            if one.counts.shape != (self.plan.n_items,):
-                raise ProtocolError(f"a shard counted {len(one.counts)} items, the plan has {self.plan.n_items}")
-        self._set_raters(np.sum([one.counts for one in counts], axis=0))
+        for reply in counts:
+            if reply.counts.shape != (self.plan.n_items,):
+                raise ProtocolError(f"a shard counted {len(reply.counts)} items, the plan has {self.plan.n_items}")
+        self._set_raters(np.sum([reply.counts for reply in counts], axis=0))
 
     def _set_raters(self, raters: np.ndarray) -> None:
         self._raters = raters

@@ -14,6 +14,7 @@ from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import DeviceCard, ItemFacts, Opening, Round, decode
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.public.model import PublicModel
+from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
 from hdpmf.service.channel import RunChannel
 from hdpmf.service.delivery import hand_out
@@ -24,7 +25,7 @@ from hdpmf.service.metrics import Metrics
 from hdpmf.service.run import FederatedRun, no_log
 from hdpmf.service.settings import RunSettings
 from hdpmf.service.statement import Statement, state
-from hdpmf.service.survey import Answers, SurveyRun, kept_answer
+from hdpmf.service.survey import SurveyRun, kept_answer
 from hdpmf.service.training import Training
 from hdpmf.transport import RecommenderTransport
 
@@ -44,11 +45,11 @@ class RunOutcome:
     run: bytes
     model: PublicModel
     statement: Statement
-    answer: Answers | None
+    answer: Answer | None
     summary: dict[str, Any]
 
 
-def conduct(run: FederatedRun, *, earlier: Sequence[Answers] = (), draws: Draws | None = None) -> RunOutcome:
+def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws | None = None) -> RunOutcome:
     """One run from its first message to its result, or on from where its files say that it was.
 
     Args:
@@ -59,7 +60,7 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answers] = (), draws: Draws 
     settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
     before = (metrics.bytes_in, metrics.bytes_out)
     numbers: Round | ItemFacts
-    answer: Answers | None = None
+    answer: Answer | None = None
     survey = SurveyRun(run, earlier) if settings.one_round else None  # refuses what nobody should be asked
     run.gather()
     if survey is not None:
@@ -227,7 +228,7 @@ class Service:
             if self.folder.run_files(run).load().answer and _asks_the_same(self.folder.record(run).settings, settings)
         ]
 
-    def _answer(self, run: bytes) -> Answers:
+    def _answer(self, run: bytes) -> Answer:
         return kept_answer(self.folder.run_files(run).load())
 
 

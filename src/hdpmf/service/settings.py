@@ -9,10 +9,11 @@ import msgspec
 
 from hdpmf.errors import ConfigError
 from hdpmf.methods import Method, View, federated, method_named
-from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON, make_coding
+from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
+from hdpmf.recommender.one_round import make_survey
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,20 +161,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """What is asked, for the one-round designs. Noise is divided among the smallest number of users allowed."""
         if self.labels is not None and known.features is None:
             raise ConfigError("labels are drawn by a public score of item features; this catalogue's items have none")
-        design: Literal["A", "S", "L"] = "L" if self.kind.family == "bits" else self.design
-        coding = self.coding
-        if design == "L" and coding == "auto" and self.epsilon < 4.0:
-            coding = "threshold"
-        return Survey(
-            design=design,
-            coding=make_coding(coding, known.scale, self.epsilon).name,  # type: ignore[arg-type]  # a curve's name
-            epsilon=self.epsilon,
+        return make_survey(
+            "L" if self.kind.family == "bits" else self.design,
+            self.epsilon,
+            known.scale,
             n_items=len(known.items),
             catalogue=known.fingerprint,
             contributors=self.minimum,
-            scale_low=known.scale.low,
-            scale_high=known.scale.high,
-            scale_step=known.scale.step,
+            coding=self.coding,
             labels=self.labels is not None,
         )
 

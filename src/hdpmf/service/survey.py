@@ -18,7 +18,6 @@ from hdpmf.protocol import (
     ItemFacts,
     Message,
     Popularity,
-    SumContribution,
     Survey,
     decode,
     encode,
@@ -29,15 +28,10 @@ from hdpmf.protocol.layout import (
     popularity_layout,
     survey_layout,
 )
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
-from hdpmf.recommender.labels import facts_from_labels, make_grouping
+from hdpmf.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import Checkpoint, kept
 from hdpmf.service.sums import sum_when_ready
-
-_POPULARITY = "popularity"  # in a score: the logarithm of an item's weight
-
-Answers = SumContribution | BitContribution
 
 
 class SurveyRun:
@@ -48,12 +42,16 @@ class SurveyRun:
         earlier: What came of earlier surveys of the same design, answered by other devices.
     """
 
-    def __init__(self, run: FederatedRun, earlier: Sequence[Answers] = ()) -> None:
+    def __init__(self, run: FederatedRun, earlier: Sequence[Answer] = ()) -> None:
         self._run = run
         self._earlier = tuple(earlier)
-        self.survey: Survey = run.settings.survey(run.known)
+        settings = run.settings
+        self.survey: Survey = settings.survey(run.known)
+        self._recommender = OneRoundRecommender(
+            self.survey, run.known.features, score=settings.labels, n_patterns=settings.patterns
+        )
 
-    def conduct(self) -> tuple[Answers, ItemFacts]:
+    def conduct(self) -> tuple[Answer, ItemFacts]:
         """The answers of this run's devices, and the facts from all answers, which devices that are there then have."""
         run, checkpoint = self._run, self._run.checkpoint
         if checkpoint.stage == "open":
@@ -63,37 +61,23 @@ class SurveyRun:
         if checkpoint.stage == "work":
             self._ask()
         answer = kept_answer(checkpoint)
-        facts = msgspec.structs.replace(self._facts(answer), prior=run.settings.prior)
+        if self.survey.labels:
+            self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
+        # Every secure sum comes with noise of its own.
+        facts = self._recommender.facts([*self._earlier, answer], n_sums=1 + len(self._earlier))
+        facts = msgspec.structs.replace(facts, prior=run.settings.prior)
         if checkpoint.stage == "deliver":
             run.stage("handing out the item facts")
             run.deliver(checkpoint.agreed, facts_number(facts), facts)
         return answer, facts
 
-    def _features(self) -> np.ndarray | None:
-        features = self._run.known.features
-        return None if features is None else features.matrix
-
-    def _facts(self, answer: Answers) -> ItemFacts:
-        if not self.survey.labels:
-            return make_facts(self.survey, [*self._earlier, answer], self._features(), self._run.settings.patterns)
-        checkpoint, features = self._run.checkpoint, self._features()
-        if self._earlier or features is None or not isinstance(answer, SumContribution):
-            raise FederationError("answers by taste labels are of one cohort, with features; start a new run")
-        return facts_from_labels(
-            self.survey, [kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping), [answer], features
-        )
-
     def _count(self) -> None:
         """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
-        run, checkpoint, features = self._run, self._run.checkpoint, self._run.known.features
-        score = run.settings.labels
-        if score is None or features is None:
-            raise FederationError("taste labels need item features and a score; start a new run")
+        run, checkpoint = self._run, self._run.checkpoint
         self._begin("counting what is rated", 1)
         summed = sum_when_ready(run, 0, checkpoint.agreed, self.survey, lambda n: popularity_layout(self.survey, n))
         counted = popularity_from_sum(self.survey, summed.participants, summed.total)
-        weights = np.array([score.get(name, 0.0) for name in features.names])
-        grouping = make_grouping(self.survey, [counted], features.matrix, weights, score.get(_POPULARITY, 0.0))
+        grouping = self._recommender.group([counted])
         # Kept before it is sent: whoever goes on after a kill sends the same.
         checkpoint.counted, checkpoint.round = encode(counted), encode(grouping)
         checkpoint.stage = "work"
@@ -103,7 +87,7 @@ class SurveyRun:
         checkpoint = self._run.checkpoint
         number = 1 if self.survey.labels else 0
         self._begin("asking by labels" if number else "asking the survey", number + 1)
-        answer: Answers
+        answer: Answer
         if self.survey.design == "L":
             answer, devices = self._bits()
         else:
@@ -159,10 +143,10 @@ class SurveyRun:
         return joined, devices
 
 
-def kept_answer(checkpoint: Checkpoint) -> Answers:
+def kept_answer(checkpoint: Checkpoint) -> Answer:
     """What the devices of a run answered."""
     answer = decode(checkpoint.answer)
-    if not isinstance(answer, Answers):
+    if not isinstance(answer, Answer):
         raise FederationError("the checkpoint holds no answer to the survey; start a new run")
     return answer
 
@@ -170,23 +154,6 @@ def kept_answer(checkpoint: Checkpoint) -> Answers:
 def facts_number(facts: ItemFacts) -> int:
     """Of the message that brings the item facts: after the last job's."""
     return 2 if facts.labels else 1
-
-
-def make_facts(
-    survey: Survey, answers: Sequence[Answers], features: np.ndarray | None, n_patterns: int = 0
-) -> ItemFacts:
-    """Item facts from the answers of one or several cohorts.
-
-    Every secure sum comes with noise of its own, so the more cohorts the more noise is in what they add up to; the
-    facts are computed with that. Bits carry their noise each by itself.
-    """
-    sums = [answer for answer in answers if isinstance(answer, SumContribution)]
-    bits = [answer for answer in answers if isinstance(answer, BitContribution)]
-    if sums and bits:
-        raise FederationError("answers of different designs cannot be put together")
-    if bits:
-        return facts_from_bits(survey, bits, features, n_patterns)
-    return facts_from_sums(survey, sums, features, n_sums=len(sums))
 
 
 def _implausible(bits: BitContribution, users: int, n_items: int) -> str | None:

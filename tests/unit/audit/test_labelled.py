@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from hdpmf.audit import BROKEN, STANDS, Audit, Scores, ceiling, cells, lower_bound, run_audit
+from hdpmf.audit import BROKEN, STANDS, Audit, ceiling, cells, lower_bound, run_audit
+from hdpmf.audit.designs import Design
 from hdpmf.audit.figure import row_of
 from hdpmf.audit.game import verdict
-from hdpmf.audit.labelled import LabelledDesign, labelled_scores, labelled_world
+from hdpmf.audit.labelled import labelled_scores, labelled_world
 from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Grouping
 from hdpmf.ratings import synthetic_world
 
 CLAIMS = {"value": 1.0, "presence": 0.125 + 0.2 + 0.49 + 1 / 6 + 0.01}
@@ -22,16 +22,14 @@ def target():
 
 
 def _bound(scores):
-    half = len(scores.low) // 2
-    pilot = Scores(scores.low[:half], scores.high[:half])
-    return lower_bound(pilot, Scores(scores.low[half:], scores.high[half:])).epsilon
+    return lower_bound(*scores.split(len(scores.low) // 2)).epsilon
 
 
 @pytest.mark.parametrize("adjacency", ["value", "presence"])
 @pytest.mark.parametrize("head", [True, False])
 def test_the_attacker_knows_the_law_of_what_devices_send(target, adjacency, head):
     """A likelihood ratio has mean 1 in the world that it speaks against, and never leaves the claim's bounds."""
-    for design in (LabelledDesign(1.0), LabelledDesign(1.0, noise_factor=0.5, label_factor=0.5)):
+    for design in (Design("A", 1.0, labels=True), Design("A", 1.0, labels=True, noise_factor=0.5, label_factor=0.5)):
         scored = labelled_scores(target, design, 800, 0, adjacency=adjacency, head=head)
         for scores in scored.values():
             for ratio in (np.exp(scores.low), np.exp(-scores.high)):
@@ -43,7 +41,7 @@ def test_the_attacker_knows_the_law_of_what_devices_send(target, adjacency, head
 @pytest.mark.parametrize("adjacency", ["value", "presence"])
 def test_half_of_the_noise_is_caught(target, adjacency):
     """From released sums alone; true epsilon 2 and 1.98."""
-    design = LabelledDesign(1.0, noise_factor=0.5, label_factor=0.5)
+    design = Design("A", 1.0, labels=True, noise_factor=0.5, label_factor=0.5)
     bound = _bound(labelled_scores(target, design, 6_000, 0, adjacency=adjacency, head=False)["sums"])
     assert verdict(CLAIMS[adjacency], bound) == BROKEN
     assert bound <= 2 * CLAIMS[adjacency]
@@ -51,14 +49,14 @@ def test_half_of_the_noise_is_caught(target, adjacency):
 
 @pytest.mark.parametrize("adjacency", ["value", "presence"])
 def test_labels_as_designed_pass(target, adjacency):
-    bound = _bound(labelled_scores(target, LabelledDesign(1.0), 3_000, 0, adjacency=adjacency)["label"])
+    bound = _bound(labelled_scores(target, Design("A", 1.0, labels=True), 3_000, 0, adjacency=adjacency)["label"])
     assert verdict(CLAIMS[adjacency], bound) == STANDS
     assert bound > 0.3  # not by being blind
 
 
 def test_a_label_that_is_no_lot_is_caught(target):
     """All noise is there but the label's: whoever has the label has the rating's presence."""
-    design = LabelledDesign(1.0, label_factor=0.02)
+    design = Design("A", 1.0, labels=True, label_factor=0.02)
     scored = labelled_scores(target, design, 2_000, 0, adjacency="presence")
     assert _bound(scored["label"]) > 0.7 * ceiling(1_000)
     value = labelled_scores(target, design, 2_000, 0, adjacency="value")
@@ -68,17 +66,16 @@ def test_a_label_that_is_no_lot_is_caught(target):
 def test_the_world_of_the_published_facts_has_heads_among_them_the_audited_item():
     """With fewer than 30 the recommender would publish nothing about labels, and the audit would look at nothing."""
     audited = choose_target(labelled_world(synthetic_world()), 1.0)
-    ratings, design = audited.ratings, LabelledDesign(1.0)
+    ratings, design = audited.ratings, Design("A", 1.0, labels=True)
+    noise, recommender = (
+        SeededNoise(0),
+        design.recommender(design.survey(ratings, ratings.n_users), np.ones(ratings.n_items)),
+    )
     asked = []
-
-    def ask(counted):
-        heads = np.flatnonzero(counted.weights >= 80 * 64)
-        asked.append(heads)
-        return Grouping(scores=np.zeros(ratings.n_items, np.int64), heads=heads)
-
-    noise, survey = SeededNoise(0), design.survey(ratings, ratings.n_users)
     for _ in range(5):
-        design.answer(ratings, audited.privacy_weights(), survey, noise, ask)
+        shard = design.shard(ratings, audited.privacy_weights(), noise, ratings.n_users)
+        shard.accept(recommender.survey)
+        asked.append(recommender.group([shard.count()]).heads)
     assert all(len(heads) >= 30 and audited.item in heads for heads in asked)
 
 

@@ -20,7 +20,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.population import deal
 from hdpmf.federation.simulate import simulate
-from hdpmf.models import HDPSum, asking, load_prior
+from hdpmf.models import HDPSum, load_prior, one_round
 from hdpmf.privacy import PrivacySpec
 from hdpmf.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
 from hdpmf.protocol.catalogue import catalogue_table
@@ -133,7 +133,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> HDPSum:
     assert shipped is not None
     assert shipped.labels is not None
     prior = dataclasses.replace(shipped, labels=Labels(SCORE, shipped.labels.prior))
-    monkeypatch.setattr(asking, "SeededNoise", lambda seed, stream: Silent())
+    monkeypatch.setattr(one_round, "SeededNoise", lambda seed, stream: Silent())
     return HDPSum(EPSILON, labels=True, prior=prior, rng=0).fit(WORLD, WEIGHTS)
 
 

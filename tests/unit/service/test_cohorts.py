@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.errors import FederationError
+from hdpmf.errors import ProtocolError
 from hdpmf.privacy.coding import WEIGHT_UNITS
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import BitContribution, SumContribution
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.ratings import IdIndex, RatingScale
+from hdpmf.recommender import OneRoundRecommender
 from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.service.settings import RunSettings
-from hdpmf.service.survey import make_facts
 
 KNOWN = known_items(catalogue_table(IdIndex(range(300)), RatingScale(1.0, 5.0, 1.0)))
 
@@ -45,7 +45,7 @@ def test_four_sums_are_reckoned_as_one_with_twice_the_noise(design: str) -> None
     )
     # Noise of twice the scale is that of half of epsilon.
     expected = facts_from_sums(_survey(design, 0.5), [together], None)
-    found = make_facts(_survey(design, 1.0), parts, None)
+    found = OneRoundRecommender(_survey(design, 1.0)).facts(parts, n_sums=4)
     for name in ("bias", "variance", "popularity"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
     careless = facts_from_sums(_survey(design, 1.0), [together], None)
@@ -67,7 +67,8 @@ def test_items_are_estimated_better_when_all_noise_is_counted() -> None:
         for first in (True, *[False] * 8)
     ]
     survey = _survey("A", 1.0)
-    counted, ignored = make_facts(survey, sums, None), facts_from_sums(survey, sums, None)
+    counted = OneRoundRecommender(survey).facts(sums, n_sums=len(sums))
+    ignored = OneRoundRecommender(survey).facts(sums)
     errors = [float(np.mean((facts.bias - bias) ** 2)) for facts in (counted, ignored)]
     assert errors[0] < 0.9 * errors[1]
 
@@ -75,5 +76,5 @@ def test_items_are_estimated_better_when_all_noise_is_counted() -> None:
 def test_designs_do_not_mix() -> None:
     nothing = np.zeros(0, np.int64)
     bits = BitContribution(senders=nothing, items=nothing, units=nothing, plus=nothing)
-    with pytest.raises(FederationError, match="different designs"):
-        make_facts(_survey("A", 1.0), [_answer(0), bits], None)
+    with pytest.raises(ProtocolError, match="different designs"):
+        OneRoundRecommender(_survey("A", 1.0)).facts([_answer(0), bits])

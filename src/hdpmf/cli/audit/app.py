@@ -111,7 +111,7 @@ def attack(
         raise ConfigError(f"there is no attack {name!r}; choose from {', '.join(_ATTACKS)}")
     from hdpmf.audit import attacks
 
-    settings = attacks.Setting(method, epsilon, weight, factors, epochs, seed)
+    settings = attacks.AttackSetting(method, epsilon, weight, factors, epochs, seed)
     with progress_bar(name) as advance:
         result = attacks.run(name, settings, _world(data), users=users, runs=runs, progress=advance)
     fields = {"attack": name, "method": method, **asdict(result), **asdict(settings), "data": data}

@@ -1,0 +1,150 @@
+"""The recommender's part of the one-round designs: it asks, groups items for taste labels, and makes item facts.
+
+The library, the running service and the audit all use this. It sees surveys, sums and bits, never a rating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.privacy.coding import LINEAR_FROM, make_coding
+from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.public.priors import POPULARITY
+from hdpmf.ratings import RatingScale
+from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.labels import facts_from_labels, make_grouping
+
+Answer = SumContribution | BitContribution
+"""What a shard, or a secure sum over devices, says to a survey."""
+
+
+class Respondent(Protocol):
+    """A shard in this process, or whatever else answers."""
+
+    def accept(self, survey: Survey) -> None:
+        """Agree to a survey."""
+        ...
+
+    def count(self) -> Popularity:
+        """The first answer where there are taste labels."""
+        ...
+
+    def group(self, grouping: Grouping) -> None:
+        """Draw labels."""
+        ...
+
+    def contribute(self) -> Answer:
+        """The answer."""
+        ...
+
+
+def chosen_coding(design: str, coding: str, scale: RatingScale, epsilon: float) -> str:
+    """The curve that a coding stands for; where it is ``auto``, epsilon and design decide."""
+    if design == "L" and coding == "auto" and epsilon < LINEAR_FROM:
+        return "threshold"
+    return make_coding(coding, scale, epsilon).name
+
+
+def make_survey(
+    design: str,
+    epsilon: float,
+    scale: RatingScale,
+    *,
+    n_items: int,
+    catalogue: str,
+    contributors: int,
+    coding: str = "auto",
+    labels: bool = False,
+) -> Survey:
+    """What is asked."""
+    return Survey(
+        design=design,  # type: ignore[arg-type]  # checked by the message
+        coding=chosen_coding(design, coding, scale, epsilon),  # type: ignore[arg-type]  # a curve's name
+        epsilon=float(epsilon),
+        n_items=n_items,
+        catalogue=catalogue,
+        contributors=contributors,
+        scale_low=scale.low,
+        scale_high=scale.high,
+        scale_step=scale.step,
+        labels=labels,
+    )
+
+
+class OneRoundRecommender:
+    """Makes item facts of the answers to a survey.
+
+    Args:
+        survey: What is asked.
+        features: Public features of the items, or None.
+        score: With taste labels: what each feature, and ``popularity``, counts in the public score of an item.
+        n_patterns: With bits: how many factors of who rates what with whom to look for.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        features: ItemFeatures | None = None,
+        *,
+        score: Mapping[str, float] | None = None,
+        n_patterns: int = 0,
+    ) -> None:
+        if survey.labels and (features is None or score is None):
+            raise ConfigError(
+                "taste labels are drawn by a public score of item features; give features, and a prior that knows a "
+                "score (films, films-100k, or one of: hdpmf prior learn)"
+            )
+        self.survey = survey
+        self._features = features
+        self._score = score or {}
+        self._n_patterns = n_patterns
+        self._counted: Sequence[Popularity] = ()
+        self._grouping: Grouping | None = None
+
+    def hear(self, shards: Sequence[Respondent]) -> list[Answer]:
+        """Ask shards in this process, in one round or two; what they answer."""
+        for shard in shards:
+            shard.accept(self.survey)
+        if self.survey.labels:
+            grouping = self.group([shard.count() for shard in shards])
+            for shard in shards:
+                shard.group(grouping)
+        return [shard.contribute() for shard in shards]
+
+    def group(self, counted: Sequence[Popularity]) -> Grouping:
+        """With taste labels: by what devices draw them, from how much weight each item has."""
+        if self._features is None:
+            raise ConfigError("taste labels need item features")
+        weights = [self._score.get(name, 0.0) for name in self._features.names]
+        popularity = self._score.get(POPULARITY, 0.0)
+        grouping = make_grouping(self.survey, counted, self._features.matrix, weights, popularity)
+        self.resume(counted, grouping)
+        return grouping
+
+    def resume(self, counted: Sequence[Popularity], grouping: Grouping) -> None:
+        """Go on with a grouping that was made before."""
+        self._counted, self._grouping = counted, grouping
+
+    def facts(self, answers: Sequence[Answer], n_sums: int = 1) -> ItemFacts:
+        """Item facts from the answers.
+
+        Args:
+            answers: Of shards that share the noise of one sum, or of cohorts with a secure sum each.
+            n_sums: How many times the whole noise is in sums together: the more cohorts, the more noise. Bits carry
+                their noise each by itself.
+        """
+        matrix = None if self._features is None else self._features.matrix
+        bits = [answer for answer in answers if isinstance(answer, BitContribution)]
+        sums = [answer for answer in answers if isinstance(answer, SumContribution)]
+        if bits and sums:
+            raise ProtocolError("answers of different designs cannot be put together")
+        if bits:
+            return facts_from_bits(self.survey, bits, matrix, self._n_patterns)
+        if not self.survey.labels:
+            return facts_from_sums(self.survey, sums, matrix, n_sums)
+        if self._grouping is None or matrix is None or n_sums != 1:
+            raise ProtocolError("answers by taste labels are those of one cohort, after it was grouped")
+        return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix)
