@@ -92,7 +92,7 @@ class Recorder:
         return replies
 
     def sum(self, number, words, until=None):
-        plan = propose(self.roster, words.length, neighbours=2, threshold=2, minimum=DEVICES, wide=words.wide)
+        plan = propose(self.roster, words.length, minimum=DEVICES, wide=words.wide)
         server = SecureSumServer(plan, self.roster)
         outgoing = server.advance()
         while outgoing:

@@ -1,19 +1,19 @@
 """Sums over devices of which the recommender sees nothing but the sum.
 
-The protocol is that of Bonawitz et al. (2017) with the sparse neighbour graph of Bell et al. (2020), with signed keys
-and survivor lists against a recommender that does not follow it. Sums are exact, modulo 2^32::
+The protocol is that of Bonawitz et al. (2017) with the sparse graph of Bell et al. (2020), drawn by the devices
+themselves, and with signed keys and survivor lists against a recommender that lies. Sums are exact, modulo 2^32::
 
     recommender                                  device
         SumPlan           ─────────────────────▶   checks it against its policy and its pinned roster
-                          ◀─────────────────────   Advertisement   one-time keys, signed
-        NeighbourKeys     ─────────────────────▶   checks signatures
-                          ◀─────────────────────   DealtShares     shares of seed and mask key, sealed to neighbours
+                          ◀─────────────────────   Advertisement   one-time keys, signed; who holds its shares
+        PartnerKeys       ─────────────────────▶   checks signatures
+                          ◀─────────────────────   DealtShares     shares of seed and mask key, sealed to its holders
         Inbox             ─────────────────────▶
-                          ◀─────────────────────   MaskedVector    vector + own mask + masks shared with neighbours
-        Survivors         ─────────────────────▶   checks their number and its neighbours among them
+                          ◀─────────────────────   MaskedVector    vector + own mask + masks shared with partners
+        Survivors         ─────────────────────▶   checks their number and its holders among them
                           ◀─────────────────────   Confirmation    signature of the list
-        Confirmations     ─────────────────────▶   checks that its witnesses were told the same
-                          ◀─────────────────────   Unmasking       of each neighbour one share, of one kind
+        Confirmations     ─────────────────────▶   checks that its holders were told the same
+                          ◀─────────────────────   Unmasking       of each device one share, of one kind
 
 Anything that carries messages can carry these. What holds against whom is in ``docs/secure-sums.md``.
 """
@@ -24,6 +24,7 @@ from hdpmf.secure_sum.messages import ToDevice, ToRecommender
 from hdpmf.secure_sum.plan import SumPolicy, propose
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
 from hdpmf.secure_sum.server import SecureSumServer, SumResult
+from hdpmf.secure_sum.unmasking import WrongSharesError
 from hdpmf.secure_sum.wire import decode_to_device, decode_to_recommender, encode
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SumResult",
     "ToDevice",
     "ToRecommender",
+    "WrongSharesError",
     "decode_to_device",
     "decode_to_recommender",
     "encode",

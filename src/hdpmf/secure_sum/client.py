@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import bitmap_size
+from hdpmf.secure_sum.graph import bitmap_size, draw_holders, read_bitmap
 from hdpmf.secure_sum.messages import (
     Advertisement,
     Confirmation,
@@ -17,7 +17,7 @@ from hdpmf.secure_sum.messages import (
     DeviceKeys,
     Inbox,
     MaskedVector,
-    NeighbourKeys,
+    PartnerKeys,
     SumPlan,
     Survivors,
     ToDevice,
@@ -28,8 +28,8 @@ from hdpmf.secure_sum.plan import (
     SumPolicy,
     check_roster,
     commitment_of,
-    graph_of,
     keys_text,
+    pair_check,
     pair_info,
     self_mask_key,
     survivors_text,
@@ -67,7 +67,7 @@ class SecureSumClient:
             (Confirmations, self._unmask),
             (Survivors, self._confirm),
             (Inbox, self._mask),
-            (NeighbourKeys, self._deal),
+            (PartnerKeys, self._deal),
             (SumPlan, self._accept),
         ]
         self._seed = b""
@@ -114,7 +114,7 @@ class SecureSumClient:
 
     def _accept(self, plan: SumPlan) -> Advertisement:
         check_roster(plan, self._roster)
-        self._policy.check(plan)
+        self._policy.check(plan, len(self._roster))
         participants = int.from_bytes(plan.participants, "little")
         if not participants >> self.device & 1:
             raise SecureSumError("the plan does not ask this device")
@@ -125,20 +125,22 @@ class SecureSumClient:
         self._plan = plan
         self._participants = participants
         self._digest = plan.digest
-        graph = graph_of(plan)
-        self._neighbours = graph.of(self.device)
-        self._witnesses = graph.witnesses(self.device)
+        # Drawn now, when the cohort cannot be changed any more, and by nobody but this device.
+        draw = new_secret()
+        self._holders = draw_holders(read_bitmap(plan.participants), self.device, plan.neighbours, draw)
         self._seed, self._mask_secret = new_secret(), new_secret()
         self._channel = Agreement(new_secret())
         self._mask_key = Agreement(self._mask_secret)
         fields = (self._channel.public, self._mask_key.public, commitment_of(self._digest, self._seed))
         signature = self._identity.sign(keys_text(self._digest, self.device, *fields))
         self._own = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
-        return Advertisement(session=plan.session, keys=self._own)
+        return Advertisement(session=plan.session, keys=self._own, draw=draw)
 
-    def _deal(self, message: NeighbourKeys) -> DealtShares:
+    def _deal(self, message: PartnerKeys) -> DealtShares:
         peers = message.keys
-        self._check_neighbours("keys", peers)
+        if self.device in peers:
+            raise SecureSumError("this device's own keys came back as a partner's")
+        self._check_holders("keys", peers)
         public = [key for keys in (self._own, *peers.values()) for key in (keys.channel, keys.mask)]
         if len(set(public)) != len(public):
             raise SecureSumError("a one-time key was sent twice; every device makes its own")
@@ -147,34 +149,41 @@ class SecureSumClient:
             if not self._roster.verifies(peer, keys.signature, text):
                 raise SecureSumError(f"the keys of device {peer} are not signed by its identity on the roster")
         self._mask_keys = {peer: keys.mask for peer, keys in peers.items()}
-        degree, threshold = len(self._neighbours), self._plan.threshold
+        degree, threshold = len(self._holders), self._plan.threshold
         seeds = split(self._seed, threshold, degree)
         mask_keys = split(self._mask_secret, threshold, degree)
-        sealed = {}
-        for point, peer in enumerate(self._neighbours):
-            if peer in peers:
-                outgoing, incoming = self._channel_keys(peer, peers[peer].channel)
-                self._channels[peer] = incoming
-                sealed[peer] = seal(outgoing, seeds[point] + mask_keys[point])
-        return DealtShares(session=self._plan.session, sealed=sealed)
+        points = {peer: point for point, peer in enumerate(self._holders)}
+        sealed, checks = {}, {}
+        for peer, keys in peers.items():
+            outgoing, self._channels[peer] = self._channel_keys(peer, keys.channel)
+            if peer in points:
+                shares = seeds[points[peer]] + mask_keys[points[peer]]
+                sealed[peer] = seal(outgoing, shares)
+                checks[peer] = pair_check(self._digest, self.device, peer, shares)
+        return DealtShares(session=self._plan.session, sealed=sealed, checks=checks)
 
     def _mask(self, message: Inbox) -> MaskedVector:
-        self._check_neighbours("shares", message.sealed)
-        if not message.sealed.keys() <= self._channels.keys():
-            raise SecureSumError("shares came from a device whose keys did not")
+        partners = set(message.partners)
+        if not partners <= self._channels.keys() or not message.sealed.keys() <= partners:
+            raise SecureSumError("the partners named are not those whose keys came")
+        self._check_holders("shares", partners)
         for peer, sealed in message.sealed.items():
-            self._held[peer] = unseal(self._channels[peer], sealed)
+            # Shares that do not open, or are not those that the recommender was told of, are not kept: whoever is to
+            # blame, this device goes on, and whoever dealt them has so many fewer.
+            shares = unseal(self._channels[peer], sealed)
+            if shares is not None and message.checks[peer] == pair_check(self._digest, peer, self.device, shares):
+                self._held[peer] = shares
         self._channels.clear()
         if self._vector is None or self._mask_key is None:
             raise SecureSumError("this session is over")
         total = self._vector.copy()
         add_mask(total, self_mask_key(self._digest, self._seed))
-        for peer in self._held:
+        for peer in partners:
             info = pair_info(b"pair mask", self.device, peer)
             key = self._mask_key.key(self._mask_keys[peer], self._digest, info)
             add_mask(total, key, subtract=self.device > peer)
         self._vector = None
-        self._mask_keys.clear()
+        self._partners = partners
         return MaskedVector(session=self._plan.session, words=total.tobytes())
 
     def _confirm(self, message: Survivors) -> Confirmation:
@@ -188,45 +197,47 @@ class SecureSumClient:
             raise SecureSumError(
                 f"{bits.bit_count()} devices survived; the sum must be over at least {self._plan.minimum}"
             )
-        self._alive = {peer for peer in self._neighbours if bits >> peer & 1}
-        if not self._alive <= self._held.keys():
-            raise SecureSumError("the survivor list names a neighbour that never sent its shares")
-        self._check_neighbours("survivors", self._alive)
+        alive = {peer for peer in (*self._mask_keys, *self._holders) if bits >> peer & 1}
+        if not alive <= self._partners:
+            raise SecureSumError("the survivor list names a device that this one was told had dealt no shares")
+        self._mask_keys.clear()
+        self._check_holders("survivors", alive)
         self._survivors, self._listed = listed, bits
         signature = self._identity.sign(survivors_text(self._digest, self.device, listed))
         return Confirmation(session=self._plan.session, signature=signature)
 
     def _unmask(self, message: Confirmations) -> Unmasking:
         signatures = message.signatures
-        if not set(signatures) <= set(self._witnesses):
-            raise SecureSumError("a signature of the survivor list came from a device that is not a witness")
-        if not all(self._listed >> witness & 1 for witness in signatures):
+        if not set(signatures) <= set(self._holders):
+            raise SecureSumError("a signature of the survivor list came from a device that holds no share of this one")
+        if not all(self._listed >> holder & 1 for holder in signatures):
             raise SecureSumError("a device confirmed the survivor list that is not on it")
         if len(signatures) < self._plan.threshold:
             raise SecureSumError(
-                f"{len(signatures)} witnesses confirmed the survivor list; the threshold is {self._plan.threshold}, so "
+                f"{len(signatures)} holders confirmed the survivor list; the threshold is {self._plan.threshold}, so "
                 "no share is given"
             )
         # The threshold is enough: which signatures are passed on is the recommender's choice anyway.
-        for witness in sorted(signatures)[: self._plan.threshold]:
-            text = survivors_text(self._digest, witness, self._survivors)
-            if not self._roster.verifies(witness, signatures[witness], text):
+        for holder in sorted(signatures)[: self._plan.threshold]:
+            text = survivors_text(self._digest, holder, self._survivors)
+            if not self._roster.verifies(holder, signatures[holder], text):
                 raise SecureSumError(
-                    f"device {witness} did not sign the survivor list that this device was told; no share is given"
+                    f"device {holder} did not sign the survivor list that this device was told; no share is given"
                 )
-        # One kind of share per neighbour, decided here by the confirmed list: nobody can ask for the other one.
+        # One kind of share per device, decided here by the confirmed list: nobody can ask for the other one.
+        listed = self._listed
         return Unmasking(
             session=self._plan.session,
-            seeds={peer: held[:SHARE_BYTES] for peer, held in self._held.items() if peer in self._alive},
-            keys={peer: held[SHARE_BYTES:] for peer, held in self._held.items() if peer not in self._alive},
+            seeds={peer: held[:SHARE_BYTES] for peer, held in self._held.items() if listed >> peer & 1},
+            keys={peer: held[SHARE_BYTES:] for peer, held in self._held.items() if not listed >> peer & 1},
         )
 
-    def _check_neighbours(self, what: str, devices: Collection[int]) -> None:
-        if not set(devices) <= set(self._neighbours):
-            raise SecureSumError(f"{what} came for a device that is not a neighbour in the graph")
-        if len(devices) < self._plan.threshold:
+    def _check_holders(self, what: str, devices: Collection[int]) -> None:
+        there = len(set(self._holders).intersection(devices))
+        if there < self._plan.threshold:
             raise SecureSumError(
-                f"{what} of {len(devices)} neighbours; the threshold is {self._plan.threshold}, so this sum is off"
+                f"{what} of {there} holders of this device's shares; the threshold is {self._plan.threshold}, so this "
+                "sum is off"
             )
 
     def _channel_keys(self, peer: int, theirs: bytes) -> tuple[bytes, bytes]:

@@ -17,13 +17,17 @@ from hdpmf.secure_sum.primitives import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, W
 from hdpmf.secure_sum.roster import MAX_DEVICES
 from hdpmf.secure_sum.shamir import SHARE_BYTES
 
-VERSION = 1
+VERSION = 2
 SESSION_BYTES = 16
 MAX_LENGTH = 1 << 24
 """Words of a vector (64 MB); half as many if they are wide."""
 MAX_NEIGHBOURS = 1024
+MAX_PARTNERS = 4 * MAX_NEIGHBOURS
+"""Who draws a device as its holder is up to them; so many are more than chance ever gives."""
 SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 """A sealed pair of shares: of the self-mask's seed and of the mask key."""
+CHECK_BYTES = 2 * KEY_BYTES
+"""Digests of a pair of shares."""
 
 
 class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +46,7 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def _require_parts(self, name: str, size: int) -> None:
         parts: dict[int, bytes] = getattr(self, name)
-        self._require(len(parts) <= MAX_NEIGHBOURS, f"{name} has more entries than a device may have neighbours")
+        self._require(len(parts) <= MAX_PARTNERS, f"{name} has more entries than a device may have partners")
         self._require(
             not parts or (min(parts) >= 0 and max(parts) < MAX_DEVICES), f"{name} names a device outside any roster"
         )
@@ -72,10 +76,9 @@ class SumPlan(SumMessage, frozen=True):
         roster: Digest of the roster.
         participants: Bitmap of the devices that are asked.
         length: Words of a vector.
-        neighbours: Neighbours of each device (everyone, where there are no more).
-        threshold: Of a device's neighbours, how many must still be there at the end.
+        neighbours: Holders that each device draws for its shares (everyone, where there are no more).
+        threshold: Of a device's holders, how many must still be there at the end.
         minimum: Of all devices, over how many at least the sum is.
-        beacon: 32 public bytes that the neighbour graph is drawn from.
         wide: Words have 64 bits instead of 32.
     """
 
@@ -85,22 +88,19 @@ class SumPlan(SumMessage, frozen=True):
     neighbours: int
     threshold: int
     minimum: int
-    beacon: bytes
     wide: bool = False
 
     def _check(self) -> None:
         self._require_bytes("roster", KEY_BYTES)
-        self._require_bytes("beacon", KEY_BYTES)
         self._require(len(self.participants) <= bitmap_size(MAX_DEVICES), "participants is longer than any roster")
         most = MAX_LENGTH * WORD.itemsize // self.word.itemsize
         self._require(1 <= self.length <= most, f"length must be from 1 to {most}")
         n = self.n_participants
         self._require(n >= 3, "a sum over fewer than 3 devices hides nothing")
         self._require(1 <= self.neighbours <= MAX_NEIGHBOURS, f"neighbours must be from 1 to {MAX_NEIGHBOURS}")
-        self._require(self.neighbours % 2 == 0 or self.neighbours >= n - 1, "neighbours must be even")
         # With half or fewer, the recommender could collect both kinds of shares of one device from two halves.
-        self._require(self.degree < 2 * self.threshold, "threshold must be more than half of the neighbours")
-        self._require(self.threshold <= self.degree, "threshold must not be more than the neighbours")
+        self._require(self.degree < 2 * self.threshold, "threshold must be more than half of the holders")
+        self._require(self.threshold <= self.degree, "threshold must not be more than the holders")
         self._require(self.threshold < self.minimum <= n, "minimum must be more than threshold and at most everyone")
 
     @property
@@ -115,7 +115,7 @@ class SumPlan(SumMessage, frozen=True):
 
     @property
     def degree(self) -> int:
-        """Neighbours that a device really has."""
+        """Holders that a device really has."""
         return min(self.neighbours, self.n_participants - 1)
 
     @property
@@ -123,7 +123,7 @@ class SumPlan(SumMessage, frozen=True):
         """What signatures and derived keys are bound to."""
         numbers = (self.version, self.length, self.neighbours, self.threshold, self.minimum, int(self.wide))
         packed = b"".join(number.to_bytes(8, "little") for number in numbers)
-        return digest(b"plan", self.session, self.roster, self.participants, packed, self.beacon)
+        return digest(b"plan", self.session, self.roster, self.participants, packed)
 
 
 class DeviceKeys(_Checked, frozen=True, array_like=True):
@@ -131,7 +131,7 @@ class DeviceKeys(_Checked, frozen=True, array_like=True):
 
     Attributes:
         channel: For sealing shares to this device.
-        mask: For the masks it shares with its neighbours; its secret is what neighbours keep shares of.
+        mask: For the masks it shares with its partners; its secret is what its holders keep shares of.
         commitment: Digest of the seed of its own mask, so that a wrong share cannot spoil the sum unnoticed.
         signature: Of all that, the plan and the device's number.
     """
@@ -149,36 +149,59 @@ class DeviceKeys(_Checked, frozen=True, array_like=True):
 
 
 class Advertisement(SumMessage, frozen=True):
-    """Device to recommender: its one-time keys."""
+    """Device to recommender: its one-time keys, and the draw of its holders."""
 
     keys: DeviceKeys
+    draw: bytes
+
+    def _check(self) -> None:
+        self._require_bytes("draw", KEY_BYTES)
 
 
-class NeighbourKeys(SumMessage, frozen=True):
-    """Recommender to device: the keys of those of its neighbours that advertised."""
+class PartnerKeys(SumMessage, frozen=True):
+    """Recommender to device: the keys of its partners, that is of its holders and of those that drew it as theirs."""
 
     keys: dict[int, DeviceKeys]
 
     def _check(self) -> None:
-        self._require(len(self.keys) <= MAX_NEIGHBOURS, "more keys than a device may have neighbours")
+        self._require(len(self.keys) <= MAX_PARTNERS, "more keys than a device may have partners")
 
 
 class DealtShares(SumMessage, frozen=True):
-    """Device to recommender: for each neighbour, its pair of shares, sealed."""
+    """Device to recommender: for each holder its pair of shares, sealed, and what tells these shares from others.
+
+    Attributes:
+        sealed: The pair of shares.
+        checks: Digests of both, by which the recommender sees later whose share is wrong: the dealer's or the holder's.
+    """
 
     sealed: dict[int, bytes]
+    checks: dict[int, bytes]
 
     def _check(self) -> None:
         self._require_parts("sealed", SEALED_BYTES)
+        self._require_parts("checks", CHECK_BYTES)
+        self._require(self.sealed.keys() == self.checks.keys(), "sealed and checks must be for the same devices")
 
 
 class Inbox(SumMessage, frozen=True):
-    """Recommender to device: what its neighbours sealed for it. These are the ones it shares masks with."""
+    """Recommender to device: what others sealed for it, and with whom it shares masks.
 
+    Attributes:
+        partners: Its partners that dealt shares.
+        sealed: From those of them that drew it as a holder.
+        checks: The digests that they gave.
+    """
+
+    partners: tuple[int, ...]
     sealed: dict[int, bytes]
+    checks: dict[int, bytes]
 
     def _check(self) -> None:
+        self._require(len(self.partners) <= MAX_PARTNERS, "more partners than a device may have")
         self._require_parts("sealed", SEALED_BYTES)
+        self._require_parts("checks", CHECK_BYTES)
+        self._require(self.sealed.keys() == self.checks.keys(), "sealed and checks must be from the same devices")
 
 
 class MaskedVector(SumMessage, frozen=True):
@@ -210,7 +233,7 @@ class Confirmation(SumMessage, frozen=True):
 
 
 class Confirmations(SumMessage, frozen=True):
-    """Recommender to device: its witnesses' signatures of the survivor list."""
+    """Recommender to device: its holders' signatures of the survivor list."""
 
     signatures: dict[int, bytes]
 
@@ -219,7 +242,7 @@ class Confirmations(SumMessage, frozen=True):
 
 
 class Unmasking(SumMessage, frozen=True):
-    """Device to recommender: one share per neighbour, of the seed of a survivor or of the mask key of a lost one."""
+    """Device to recommender: one share per device it holds for, of a survivor's seed or of a lost one's mask key."""
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]
@@ -230,5 +253,5 @@ class Unmasking(SumMessage, frozen=True):
         self._require(not self.seeds.keys() & self.keys.keys(), "both kinds of share of one device unmask its vector")
 
 
-ToDevice = SumPlan | NeighbourKeys | Inbox | Survivors | Confirmations
+ToDevice = SumPlan | PartnerKeys | Inbox | Survivors | Confirmations
 ToRecommender = Advertisement | DealtShares | MaskedVector | Confirmation | Unmasking

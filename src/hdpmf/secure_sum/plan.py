@@ -2,52 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import NeighbourGraph, bitmap, bitmap_size, graph_seed, neighbour_graph
-from hdpmf.secure_sum.messages import MAX_LENGTH, SESSION_BYTES, SumPlan
-from hdpmf.secure_sum.primitives import KEY_BYTES, device_bytes, digest
+from hdpmf.secure_sum.graph import bitmap, bitmap_size
+from hdpmf.secure_sum.messages import MAX_LENGTH, MAX_NEIGHBOURS, SESSION_BYTES, SumPlan
+from hdpmf.secure_sum.primitives import device_bytes, digest
 from hdpmf.secure_sum.roster import Roster
+from hdpmf.secure_sum.sizing import NEGLIGIBLE, TWO_THIRDS, risks, smallest_threshold
 
-TWO_THIRDS = Fraction(2, 3)
+MAX_COLLUDING = Fraction(1, 20)
+"""Of all devices on a roster, how many a device takes to be the recommender's where its owner says nothing."""
 
-
-def smallest_threshold(degree: int, fraction: Fraction = TWO_THIRDS) -> int:
-    """The smallest whole number above that fraction of the neighbours."""
-    return int(fraction * degree) + 1
+MIN_FRACTION = Fraction(1, 10)
+"""Of all devices on a roster, over how many a sum must be where a device's owner says nothing."""
 
 
 @dataclass(frozen=True)
 class SumPolicy:
     """What a device insists on. A plan that offers less is refused, whatever the recommender says.
 
+    Whom to ask is the recommender's choice, so what a cohort must be is measured by the roster that the device pinned:
+    if so many of *all* devices work for the recommender, the cohort must be safe with every one of them in it.
+
     Attributes:
         min_survivors: Devices that a sum must be over.
-        min_neighbours: Neighbours (or everyone, where there are fewer).
-        threshold_fraction: More than this fraction of the neighbours must survive; from 1/2, below 1.
+        min_neighbours: Holders of a device's shares (or everyone, where there are fewer).
+        threshold_fraction: More than this fraction of the holders must survive; from 1/2, below 1.
         max_length: Words of a vector.
-        beacon: The public random bytes that the graph has to be drawn from, where the device knows them from
-            somewhere else than the recommender; None accepts the recommender's.
+        max_colluding: Fraction of the roster, rounded up, that may work for the recommender.
+        min_fraction: Fraction of the roster that a sum must be over.
+        max_risk: The chance that is left to so many colluding devices (see ``risks``).
     """
 
     min_survivors: int = 16
     min_neighbours: int = 64
     threshold_fraction: Fraction = TWO_THIRDS
     max_length: int = MAX_LENGTH
-    beacon: bytes | None = None
+    max_colluding: Fraction = MAX_COLLUDING
+    min_fraction: Fraction = MIN_FRACTION
+    max_risk: float = NEGLIGIBLE
 
     def __post_init__(self) -> None:
         if not Fraction(1, 2) <= self.threshold_fraction < 1:
             raise SecureSumError("threshold_fraction must be at least 1/2 and less than 1")
         if self.min_survivors < 2 or self.min_neighbours < 1:
             raise SecureSumError("min_survivors must be at least 2 and min_neighbours at least 1")
+        if not (0 <= self.max_colluding < 1 and 0 <= self.min_fraction <= 1):
+            raise SecureSumError("max_colluding and min_fraction are fractions of the roster")
 
-    def check(self, plan: SumPlan) -> None:
-        """Raise SecureSumError if the plan offers less than this device insists on."""
+    def colluding(self, n_roster: int) -> int:
+        """Devices of a roster, at most, that this device takes to be working for the recommender."""
+        return math.ceil(self.max_colluding * n_roster)
+
+    def check(self, plan: SumPlan, n_roster: int) -> None:
+        """Raise SecureSumError if the plan offers less than this device insists on.
+
+        Args:
+            plan: The plan.
+            n_roster: Devices on the roster that this device pinned.
+        """
         n, degree = plan.n_participants, plan.degree
         if degree < min(self.min_neighbours, n - 1):
             raise SecureSumError(
@@ -58,14 +76,42 @@ class SumPolicy:
             raise SecureSumError(
                 f"the plan's threshold is {plan.threshold} of {degree} neighbours; this device insists on {needed}"
             )
-        if plan.minimum < self.min_survivors:
-            raise SecureSumError(
-                f"the plan allows a sum over {plan.minimum} devices; this device insists on {self.min_survivors}"
-            )
+        least = max(self.min_survivors, math.ceil(self.min_fraction * n_roster))
+        if plan.minimum < least:
+            raise SecureSumError(f"the plan allows a sum over {plan.minimum} devices; this device insists on {least}")
         if plan.length > self.max_length:
             raise SecureSumError(f"the plan wants {plan.length} words; this device sends at most {self.max_length}")
-        if self.beacon is not None and plan.beacon != self.beacon:
-            raise SecureSumError("the plan's beacon is not the one that this device knows")
+        colluding = self.colluding(n_roster)
+        if not is_safe(plan.minimum, n, degree, plan.threshold, colluding, self.max_risk):
+            raise SecureSumError(
+                f"{colluding} of the {n_roster} devices on the roster may work for the recommender; a cohort of {n} "
+                f"with {degree} neighbours each, threshold {plan.threshold} and minimum {plan.minimum}, does not "
+                "withstand so many"
+            )
+
+
+def is_safe(minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE) -> bool:
+    """Whether a cohort of ``n`` withstands so many colluding devices: honest survivors remain, the risk is small."""
+    if colluding > minimum - 2:
+        return False
+    chances = risks(n, degree, threshold, colluding=colluding, dropping=0)
+    return chances.unmask + chances.split <= max_risk
+
+
+def safe_sizes(n: int, n_roster: int, least: int = 64, colluding: Fraction = MAX_COLLUDING) -> tuple[int, int]:
+    """Holders of each device and threshold, for a cohort of ``n`` that devices with the default policy agree to.
+
+    Two thirds of ``least`` holders where that is enough; else three quarters, of as many as it takes. Where nothing is
+    enough, everyone: devices will refuse, and say why.
+    """
+    bad = math.ceil(colluding * n_roster)
+    degree = min(least, n - 1)
+    threshold = smallest_threshold(degree)
+    everyone = min(n - 1, MAX_NEIGHBOURS)
+    while not is_safe(n, n, degree, threshold, bad) and degree < everyone:
+        degree = min(degree + 2, everyone)
+        threshold = smallest_threshold(degree, Fraction(3, 4))
+    return degree, threshold
 
 
 def propose(
@@ -73,10 +119,9 @@ def propose(
     length: int,
     *,
     participants: Sequence[int] | None = None,
-    neighbours: int = 64,
+    neighbours: int | None = None,
     threshold: int | None = None,
     minimum: int | None = None,
-    beacon: bytes | None = None,
     wide: bool = False,
 ) -> SumPlan:
     """A plan for one sum, with a new session number.
@@ -85,17 +130,20 @@ def propose(
         roster: The devices that may take part.
         length: Words of a vector.
         participants: Places on the roster of the devices to ask; None asks everyone.
-        neighbours: Of each device; everyone, if there are no more.
-        threshold: Neighbours that must survive; None takes the smallest above two thirds.
+        neighbours: Holders of each device's shares; everyone, if there are no more. None takes at least 64, and as many
+            as devices with the default policy insist on.
+        threshold: Holders that must survive; None takes the smallest above two thirds, or what such devices insist on.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
-        beacon: 32 public random bytes; None draws them.
         wide: Words have 64 bits instead of 32.
     """
     asked = list(range(len(roster))) if participants is None else sorted(set(participants))
     if not asked or asked[0] < 0 or asked[-1] >= len(roster):
         raise SecureSumError(f"participants must be places on the roster, from 0 to {len(roster) - 1}")
-    degree = min(neighbours, len(asked) - 1)
-    threshold = smallest_threshold(degree) if threshold is None else threshold
+    if neighbours is None:
+        neighbours, safe = safe_sizes(len(asked), len(roster))
+    else:
+        safe = smallest_threshold(min(neighbours, len(asked) - 1))
+    threshold = safe if threshold is None else threshold
     return SumPlan(
         session=secrets.token_bytes(SESSION_BYTES),
         roster=roster.digest,
@@ -104,7 +152,6 @@ def propose(
         neighbours=neighbours,
         threshold=threshold,
         minimum=max(threshold + 1, smallest_threshold(len(asked))) if minimum is None else minimum,
-        beacon=secrets.token_bytes(KEY_BYTES) if beacon is None else beacon,
         wide=wide,
     )
 
@@ -118,11 +165,6 @@ def check_roster(plan: SumPlan, roster: Roster) -> None:
         raise SecureSumError("the plan names participants that are not on the roster")
 
 
-def graph_of(plan: SumPlan) -> NeighbourGraph:
-    """The neighbour graph that both sides compute."""
-    return neighbour_graph(plan.participants, plan.neighbours, graph_seed(plan.beacon, plan.roster))
-
-
 def keys_text(plan_digest: bytes, device: int, channel: bytes, mask: bytes, commitment: bytes) -> bytes:
     """What a device signs of its keys."""
     return digest(b"keys", plan_digest, device_bytes(device), channel, mask, commitment)
@@ -131,6 +173,19 @@ def keys_text(plan_digest: bytes, device: int, channel: bytes, mask: bytes, comm
 def survivors_text(plan_digest: bytes, device: int, survivors: bytes) -> bytes:
     """What a device signs of the survivor list that it was told."""
     return digest(b"survivors", plan_digest, device_bytes(device), survivors)
+
+
+def share_check(plan_digest: bytes, dealer: int, holder: int, kind: str, share: bytes) -> bytes:
+    """Digest of a share. A share is as good as random, so its digest does not tell it."""
+    return digest(b"share", plan_digest, device_bytes(dealer), device_bytes(holder), kind.encode("ascii"), share)
+
+
+def pair_check(plan_digest: bytes, dealer: int, holder: int, shares: bytes) -> bytes:
+    """Digests of both shares that a dealer gives a holder."""
+    half = len(shares) // 2
+    return share_check(plan_digest, dealer, holder, "seeds", shares[:half]) + share_check(
+        plan_digest, dealer, holder, "keys", shares[half:]
+    )
 
 
 def commitment_of(plan_digest: bytes, seed: bytes) -> bytes:

@@ -67,6 +67,15 @@ class Agreement:
         return HKDF(SHA256(), size, salt, DOMAIN + info).derive(shared)
 
 
+def is_low_order(theirs: bytes) -> bool:
+    """Whether an X25519 public key gives everyone the same secret, so that no device would use it."""
+    try:
+        X25519PrivateKey.from_private_bytes(b"k" * KEY_BYTES).exchange(X25519PublicKey.from_public_bytes(theirs))
+    except ValueError:
+        return True
+    return False
+
+
 def digest(label: bytes, *parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length, so that no two lists of parts run together to the same bytes."""
     state = sha256(DOMAIN + label)
@@ -102,12 +111,12 @@ def seal(key: bytes, plain: bytes) -> bytes:
     return ChaCha20Poly1305(key).encrypt(_NO_NONCE, plain, None)
 
 
-def unseal(key: bytes, sealed: bytes) -> bytes:
-    """What was sealed, or a SecureSumError if a bit of it was changed."""
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
+    """What was sealed; None if a bit of it was changed, or it was made for another."""
     try:
         return ChaCha20Poly1305(key).decrypt(_NO_NONCE, sealed, None)
     except InvalidTag:
-        raise SecureSumError("sealed shares do not open: they were changed on the way or made for another") from None
+        return None
 
 
 def sign(secret: bytes, text: bytes) -> bytes:

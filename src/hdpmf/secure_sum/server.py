@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import bitmap, read_bitmap
+from hdpmf.secure_sum.graph import bitmap, draw_holders, read_bitmap
 from hdpmf.secure_sum.messages import (
     Advertisement,
     Confirmation,
@@ -18,16 +18,17 @@ from hdpmf.secure_sum.messages import (
     DeviceKeys,
     Inbox,
     MaskedVector,
-    NeighbourKeys,
+    PartnerKeys,
     SumPlan,
     Survivors,
     ToDevice,
     ToRecommender,
     Unmasking,
 )
-from hdpmf.secure_sum.plan import check_roster, graph_of, keys_text, survivors_text
+from hdpmf.secure_sum.plan import check_roster, keys_text, survivors_text
+from hdpmf.secure_sum.primitives import is_low_order
 from hdpmf.secure_sum.roster import Roster
-from hdpmf.secure_sum.unmasking import remove_masks
+from hdpmf.secure_sum.unmasking import Unmasker, WrongSharesError
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,12 @@ class SumResult:
     Attributes:
         total: The sum of the survivors' vectors modulo 2^32 (2^64 if the plan is wide), in words.
         survivors: Places on the roster of the devices in the sum.
+        liars: Those of the devices that gave or dealt wrong shares; the sum is right without them.
     """
 
     total: np.ndarray
     survivors: tuple[int, ...]
+    liars: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ class SecureSumServer:
         self.plan = plan
         self._roster = roster
         self._digest = plan.digest
-        self._graph = graph_of(plan)
-        self._neighbours = {device: self._graph.of(device) for device in read_bitmap(plan.participants).tolist()}
+        self._participants = read_bitmap(plan.participants)
+        self._holders: dict[int, tuple[int, ...]] = {}
+        self._partners: dict[int, set[int]] = {}
         self._asked: frozenset[int] = frozenset()
         self._answered: set[int] = set()
         self._phases = [
@@ -84,23 +88,31 @@ class SecureSumServer:
             _Phase(Advertisement, self._take_keys, self._pass_keys),
         ]
         self._keys: dict[int, DeviceKeys] = {}
-        self._sealed: dict[int, dict[int, bytes]] = {}
+        self._public: set[bytes] = set()
+        self._sealed: dict[int, DealtShares] = {}
+        self._checks: dict[int, dict[int, bytes]] = {}
         self._signatures: dict[int, bytes] = {}
         self._answers: dict[int, Unmasking] = {}
         self._total = np.zeros(plan.length, plan.word)
         self._dealers: frozenset[int] = frozenset()
         self._survivors: frozenset[int] = frozenset()
+        self._liars: frozenset[int] = frozenset()
         self._started = False
         self._result: SumResult | None = None
 
     def __repr__(self) -> str:
         awaited = self._phases[-1].expects.__name__ if self._phases else "nothing"
-        return f"SecureSumServer({len(self._neighbours)} devices, awaits {awaited})"
+        return f"SecureSumServer({len(self._participants)} devices, awaits {awaited})"
 
     @property
     def waiting(self) -> frozenset[int]:
         """Devices that have been asked in this step and have not answered."""
         return self._asked - self._answered
+
+    @property
+    def liars(self) -> frozenset[int]:
+        """Devices that gave or dealt wrong shares; known when the sum is at its end or was broken off."""
+        return self._liars
 
     @property
     def result(self) -> SumResult:
@@ -129,7 +141,7 @@ class SecureSumServer:
         """Close the current step; the messages of the next, by device, or none at the end."""
         if not self._started:
             self._started = True
-            return self._ask(dict.fromkeys(self._neighbours, self.plan))
+            return self._ask(dict.fromkeys(self._participants.tolist(), self.plan))
         if not self._phases:
             raise SecureSumError("this session is over; a new sum needs a new plan and a new SecureSumServer")
         phase = self._phases.pop()
@@ -152,32 +164,48 @@ class SecureSumServer:
         text = keys_text(self._digest, device, keys.channel, keys.mask, keys.commitment)
         if not self._roster.verifies(device, keys.signature, text):
             raise SecureSumError(f"the keys of device {device} are not signed by its identity on the roster")
+        # Either would make honest partners of this device refuse, and the sum lose them.
+        if self._public & {keys.channel, keys.mask} or is_low_order(keys.channel) or is_low_order(keys.mask):
+            raise SecureSumError(f"the keys of device {device} are of low order, or another's")
+        self._public |= {keys.channel, keys.mask}
         self._keys[device] = keys
+        self._holders[device] = draw_holders(self._participants, device, self.plan.neighbours, message.draw)
 
     def _pass_keys(self) -> dict[int, ToDevice]:
         there = self._well_connected(self._answered, "advertised keys")
         return {
-            device: NeighbourKeys(
-                session=self.plan.session,
-                keys={peer: self._keys[peer] for peer in self._neighbours[device] if peer in there},
-            )
-            for device in sorted(there)
+            device: PartnerKeys(session=self.plan.session, keys={peer: self._keys[peer] for peer in sorted(partners)})
+            for device, partners in self._pair_up(there).items()
         }
 
+    def _pair_up(self, there: frozenset[int]) -> dict[int, set[int]]:
+        """The partners of each: its holders, and those whose holder it is."""
+        partners: dict[int, set[int]] = {
+            device: set(there.intersection(self._holders[device])) for device in sorted(there)
+        }
+        for device in there:
+            for holder in there.intersection(self._holders[device]):
+                partners[holder].add(device)
+        return partners
+
     def _take_shares(self, device: int, message: DealtShares) -> None:
-        if message.sealed.keys() != {peer for peer in self._neighbours[device] if peer in self._asked}:
-            raise SecureSumError(f"device {device} did not deal a share to each of its neighbours")
-        self._sealed[device] = message.sealed
+        if message.sealed.keys() != self._asked.intersection(self._holders[device]):
+            raise SecureSumError(f"device {device} did not deal a share to each of its holders")
+        self._sealed[device] = message
 
     def _pass_shares(self) -> dict[int, ToDevice]:
         self._dealers = self._well_connected(self._answered, "dealt shares")
-        messages: dict[int, ToDevice] = {
-            device: Inbox(
+        self._partners = self._pair_up(self._dealers)
+        self._checks = {device: self._sealed[device].checks for device in self._dealers}
+        messages: dict[int, ToDevice] = {}
+        for device, partners in self._partners.items():
+            dealers = [peer for peer in sorted(partners) if device in self._sealed[peer].sealed]
+            messages[device] = Inbox(
                 session=self.plan.session,
-                sealed={peer: self._sealed[peer][device] for peer in self._neighbours[device] if peer in self._dealers},
+                partners=tuple(sorted(partners)),
+                sealed={peer: self._sealed[peer].sealed[device] for peer in dealers},
+                checks={peer: self._checks[peer][device] for peer in dealers},
             )
-            for device in sorted(self._dealers)
-        }
         self._sealed.clear()
         return messages
 
@@ -191,7 +219,7 @@ class SecureSumServer:
         # Vectors are added as they come, so a survivor cannot be left out any more: all are well connected, or it ends.
         survivors = frozenset(self._answered)
         if self._well_connected(survivors, "sent vectors") != survivors:
-            raise SecureSumError("a device has lost too many neighbours; the sum is broken off and stays masked")
+            raise SecureSumError("a device has lost too many holders; the sum is broken off and stays masked")
         self._survivors = survivors
         message = Survivors(session=self.plan.session, survivors=bitmap(sorted(survivors), len(self._roster)))
         self._listed = message.survivors
@@ -204,7 +232,7 @@ class SecureSumServer:
 
     def _pass_confirmations(self) -> dict[int, ToDevice]:
         signatures = {
-            device: {peer: self._signatures[peer] for peer in self._graph.witnesses(device) if peer in self._signatures}
+            device: {peer: self._signatures[peer] for peer in self._holders[device] if peer in self._signatures}
             for device in sorted(self._answered)
         }
         # A device that sees fewer would refuse; the others' shares may still be enough.
@@ -221,39 +249,46 @@ class SecureSumServer:
         return messages
 
     def _take_unmasking(self, device: int, message: Unmasking) -> None:
-        neighbours = self._dealers.intersection(self._neighbours[device])
-        alive = neighbours & self._survivors
-        if message.seeds.keys() != alive or message.keys.keys() != neighbours - alive:
-            raise SecureSumError(f"device {device} did not give one share for each of its neighbours")
+        held_for = {peer for peer in self._partners[device] if device in self._holders[peer]}
+        # Fewer are allowed: a device keeps no shares that are not what their dealer said.
+        if not (
+            message.seeds.keys() <= held_for & self._survivors and message.keys.keys() <= held_for - self._survivors
+        ):
+            raise SecureSumError(f"device {device} gave shares that are not asked for")
         self._answers[device] = message
 
     def _finish(self) -> dict[int, ToDevice]:
-        remove_masks(
-            self._total,
+        unmasker = Unmasker(
             self._digest,
             self.plan.threshold,
-            self._neighbours,
+            {device: self._holders[device] for device in self._dealers},
+            {device: frozenset(partners) for device, partners in self._partners.items()},
             self._keys,
-            masked_with=self._dealers,
-            survivors=self._survivors,
-            answers=self._answers,
+            self._checks,
+            self._answers,
         )
+        try:
+            unmasker.remove_masks(self._total, self._survivors)
+        except WrongSharesError as error:
+            self._liars = error.liars
+            raise
+        self._liars = frozenset(unmasker.liars)
         self._total.flags.writeable = False
-        self._result = SumResult(self._total, tuple(sorted(self._survivors)))
+        self._result = SumResult(self._total, tuple(sorted(self._survivors)), self._liars)
         self._answers.clear()
         return {}
 
     def _well_connected(self, devices: set[int] | frozenset[int], what: str) -> frozenset[int]:
-        """Those that have at least the threshold of neighbours among themselves; the others cannot go on."""
+        """Those that have at least the threshold of holders among themselves; the others cannot go on."""
         there = set(devices)
         while True:
-            weak = [peer for peer in there if len(there.intersection(self._neighbours[peer])) < self.plan.threshold]
+            weak = [peer for peer in there if len(there.intersection(self._holders[peer])) < self.plan.threshold]
             if not weak:
                 break
             there.difference_update(weak)
         if len(there) < self.plan.minimum:
             raise SecureSumError(
-                f"{len(devices)} devices {what}, {len(there)} of them with enough neighbours; the sum needs "
+                f"{len(devices)} devices {what}, {len(there)} of them with enough holders; the sum needs "
                 f"{self.plan.minimum} and is broken off"
             )
         return frozenset(there)

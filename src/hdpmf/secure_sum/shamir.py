@@ -66,10 +66,79 @@ def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
     missing = [point for point in range(1, n_points + 1) if point not in shares]
     total = 0
     for point, share in shares.items():
-        value = int.from_bytes(share, "little")
-        if len(share) != SHARE_BYTES or value >= PRIME:
-            raise SecureSumError(f"a share has {SHARE_BYTES} bytes and is smaller than the prime of the field")
+        value = _element(share)
         weight = math.comb(n_points, point) * math.prod(m - point for m in missing)
         total += value * (weight if point % 2 else -weight)
     secret = total * pow(math.prod(missing), -1, PRIME) % PRIME
     return secret.to_bytes(SECRET_BYTES, "little") if secret < 1 << (8 * SECRET_BYTES) else None
+
+
+def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | None:
+    """The shares that lie on one polynomial, where at most (shares - threshold) / 2 of them do not; else None.
+
+    This is the decoder of Berlekamp and Welch: a polynomial E that is zero at the wrong points and a polynomial
+    Q = P * E are found together, from the linear equations Q(x) = share(x) * E(x); then P = Q / E.
+    """
+    points, values = list(shares), [_element(share) for share in shares.values()]
+    wrong = (len(points) - threshold) // 2
+    if wrong < 0:
+        return None
+    rows = []
+    for x, value in zip(points, values, strict=True):
+        powers = [pow(x, power, PRIME) for power in range(threshold + wrong)]
+        # Unknown: the coefficients of Q, then those of E but for its first, which is 1.
+        rows.append(
+            [*powers, *(-value * power % PRIME for power in powers[:wrong]), value * pow(x, wrong, PRIME) % PRIME]
+        )
+    solution = _solve(rows)
+    if solution is None:
+        return None
+    product, locator = solution[: threshold + wrong], [*solution[threshold + wrong :], 1]
+    quotient = _divide(product, locator)
+    if quotient is None:
+        return None
+    quotient.reverse()
+    good = {x: share for (x, share), value in zip(shares.items(), values, strict=True) if _value(quotient, x) == value}
+    return good if len(good) >= len(points) - wrong else None
+
+
+def _element(share: bytes) -> int:
+    value = int.from_bytes(share, "little")
+    if len(share) != SHARE_BYTES or value >= PRIME:
+        raise SecureSumError(f"a share has {SHARE_BYTES} bytes and is smaller than the prime of the field")
+    return value
+
+
+def _solve(rows: list[list[int]]) -> list[int] | None:
+    """A solution of linear equations over the field (each row: coefficients, then the right side); None if none is."""
+    width = len(rows[0]) - 1
+    pivots: list[int] = []
+    for column in range(width):
+        place = len(pivots)
+        chosen = next((row for row in range(place, len(rows)) if rows[row][column]), None)
+        if chosen is None:
+            continue
+        rows[place], rows[chosen] = rows[chosen], rows[place]
+        inverse = pow(rows[place][column], -1, PRIME)
+        pivot = rows[place] = [value * inverse % PRIME for value in rows[place]]
+        for row, values in enumerate(rows):
+            if row != place and (factor := values[column]):
+                rows[row] = [(value - factor * by) % PRIME for value, by in zip(values, pivot, strict=True)]
+        pivots.append(column)
+    if any(row[-1] for row in rows[len(pivots) :]):
+        return None
+    solution = [0] * width  # where the equations leave a choice, any solution leads to the same polynomial
+    for row, column in enumerate(pivots):
+        solution[column] = rows[row][-1]
+    return solution
+
+
+def _divide(product: list[int], by: list[int]) -> list[int] | None:
+    """The quotient of two polynomials, lowest coefficient first; None if something is left over. ``by`` ends with 1."""
+    left = list(product)
+    quotient = [0] * (len(left) - len(by) + 1)
+    for place in reversed(range(len(quotient))):
+        quotient[place] = factor = left[place + len(by) - 1]
+        for offset, value in enumerate(by):
+            left[place + offset] = (left[place + offset] - factor * value) % PRIME
+    return None if any(left) else quotient

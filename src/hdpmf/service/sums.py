@@ -22,7 +22,8 @@ from hdpmf.secure_sum import (
     propose,
 )
 from hdpmf.secure_sum.messages import SumPlan
-from hdpmf.secure_sum.plan import smallest_threshold
+from hdpmf.secure_sum.plan import MIN_FRACTION, safe_sizes
+from hdpmf.secure_sum.sizing import smallest_threshold
 from hdpmf.service.enrolment import devices_needed
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.sum_log import CLOSED, Log
@@ -210,14 +211,16 @@ def _propose(run: FederatedRun, devices: Collection[str], layout: Callable[[int]
     if needed is None or n < 3:
         raise SumBrokenOffError(f"{n} devices are too few for a secure sum", spent=False)
     words = layout(n)
-    degree = min(run.pace.neighbours, n - 1)
-    least = max(needed, smallest_threshold(n), smallest_threshold(degree) + 1)
+    roster = len(enrolled.roster)
+    neighbours, threshold = safe_sizes(n, roster, run.pace.neighbours)
+    least = max(needed, smallest_threshold(n), threshold + 1, math.ceil(MIN_FRACTION * roster))
     try:
         return propose(
             enrolled.roster,
             words.length,
             participants=[enrolled.place(device) for device in devices],
-            neighbours=run.pace.neighbours,
+            neighbours=neighbours,
+            threshold=threshold,
             minimum=min(least, n),
             wide=words.wide,
         )

@@ -284,7 +284,7 @@ class Run:
 def secure_sum(run: Run, roster: Roster, number: int, words: SumLayout, **options: Any) -> np.ndarray:
     """A secure sum over the agents of a run."""
     n = len(run.agents)
-    settings = {"neighbours": 4, "minimum": n, "wide": words.wide} | options
+    settings = {"minimum": n, "wide": words.wide} | options
     server = SecureSumServer(propose(roster, words.length, **settings), roster)
     outgoing = server.advance()
     while outgoing:

@@ -48,7 +48,7 @@ def run():
 
 def proposed(run, words=None, **changes):
     words = words or counts_layout(run.plan, N)
-    options = {"neighbours": 4, "minimum": N, "wide": words.wide} | changes
+    options = {"minimum": N, "wide": words.wide} | changes
     return propose(run.roster, words.length, **options)
 
 
@@ -150,13 +150,13 @@ def test_a_smaller_threshold_and_fewer_devices_than_the_policy_wants():
 def test_other_words(run):
     words = counts_layout(run.plan, N)
     refused(run, proposed(run, wide=True))
-    refused(run, propose(run.roster, words.length + 1, neighbours=4, minimum=N))
+    refused(run, propose(run.roster, words.length + 1, minimum=N))
     refused(run, proposed(run, words=gradients_layout(run.plan, N)))
 
 
 def test_strangers(run):
     others = Roster([run.agents[0]._store.identity.public, *(DeviceIdentity.generate().public for _ in range(N - 1))])
-    refused(run, propose(others, 30, neighbours=4, minimum=N))
+    refused(run, propose(others, 30, minimum=N))
     refused(run, proposed(run, participants=[1, 2, 3, 4], minimum=4))  # without this device
 
 

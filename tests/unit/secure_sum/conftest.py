@@ -10,7 +10,10 @@ import pytest
 
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
 
-POLICY = SumPolicy(min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2))
+POLICY = SumPolicy(
+    min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2), max_colluding=Fraction(0), max_risk=2.0
+)
+"""Sparse graphs of few devices are for tests: nobody lies about whom they were drawn for."""
 IDENTITIES = [DeviceIdentity(bytes([1 + n]) * 32) for n in range(120)]
 
 
@@ -26,8 +29,8 @@ class Session:
     def plan(self):
         return self.server.plan
 
-    def neighbours(self, device):
-        return self.server._neighbours[device]
+    def holders(self, device):
+        return self.server._holders[device]
 
     def start(self):
         self.outgoing = self.server.advance()

@@ -59,7 +59,7 @@ def run_in_process(
     Args:
         vectors: One vector of words per device.
         drop_after: For devices that drop out, the last thing that they send.
-        neighbours: Of each device.
+        neighbours: Holders of each device.
         threshold: Neighbours that must survive; None takes the smallest above two thirds.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
         identities: The devices' identities; None makes new ones.
@@ -70,7 +70,14 @@ def run_in_process(
     n = len(vectors)
     people = [DeviceIdentity.generate() for _ in range(n)] if identities is None else identities
     roster = Roster(identity.public for identity in people)
-    policy = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))
+    policy = SumPolicy(
+        min_survivors=2,
+        min_neighbours=1,
+        threshold_fraction=Fraction(1, 2),
+        min_fraction=Fraction(0),
+        max_risk=2.0,
+        max_colluding=Fraction(0),
+    )
     plan = propose(
         roster,
         len(vectors[0]),

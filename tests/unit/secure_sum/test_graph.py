@@ -5,61 +5,33 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sizing import enough_neighbours, risks, table_row
+from sizing import enough_neighbours, table_row
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import NeighbourGraph, bitmap, bitmap_size, read_bitmap
-from hdpmf.secure_sum.plan import TWO_THIRDS
+from hdpmf.secure_sum.graph import bitmap, bitmap_size, draw_holders, read_bitmap
+from hdpmf.secure_sum.plan import is_safe, safe_sizes
+from hdpmf.secure_sum.sizing import TWO_THIRDS, risks
 
 
-@given(st.integers(3, 60), st.integers(1, 30), st.binary(min_size=32, max_size=32))
-def test_neighbourhood_is_mutual_and_of_the_same_size(n, half, seed):
+@given(st.integers(3, 60), st.integers(1, 40), st.binary(min_size=32, max_size=32))
+def test_holders_are_others_of_the_cohort(n, count, draw):
     participants = np.arange(0, 2 * n, 2)
-    graph = NeighbourGraph(participants, 2 * half, seed)
-    neighbours = {device: graph.of(device) for device in participants.tolist()}
-    for device, peers in neighbours.items():
-        assert len(peers) == graph.degree == min(2 * half, n - 1)
-        assert list(peers) == sorted(set(peers) - {device})
-        assert all(device in neighbours[peer] for peer in peers)
+    for device in participants.tolist():
+        holders = draw_holders(participants, device, count, draw)
+        assert holders == draw_holders(participants, device, count, draw)
+        assert list(holders) == sorted(set(holders) - {device})
+        assert set(holders) <= set(participants.tolist())
+        assert len(holders) == min(count, n - 1)
 
 
-def test_both_sides_draw_the_same_graph_and_another_seed_another():
-    people = np.arange(50)
-    rings = [NeighbourGraph(people, 8, bytes([seed]) * 32).ring for seed in (1, 1, 2)]
-    assert rings[0] == rings[1] != rings[2]
-    assert sorted(rings[0]) == list(range(50))
-
-
-def test_witnesses_are_others_drawn_at_random():
+def test_everyone_is_drawn_as_often():
     people = np.arange(0, 400, 2)
-    graph = NeighbourGraph(people, 20, b"s" * 32)
     counts = dict.fromkeys(people.tolist(), 0)
     for device in people.tolist():
-        chosen = graph.witnesses(device)
-        assert chosen == graph.witnesses(device)
-        assert len(set(chosen) - {device}) == 20
-        for witness in chosen:
-            counts[witness] += 1
-    # Binomial(199, 20/199): mean 20, deviation 4.2; with a fixed seed nothing is beyond six deviations.
+        for holder in draw_holders(people, device, 20, bytes([device // 2]) * 32):
+            counts[holder] += 1
+    # Binomial(199, 20/199): mean 20, deviation 4.2; with fixed draws nothing is beyond six deviations.
     assert all(0 < count < 46 for count in counts.values())
-    assert NeighbourGraph(people[:5], 20, bytes(32)).witnesses(4) == (0, 2, 6, 8)
-
-
-def test_survivors_with_more_than_half_of_their_neighbours_hang_together():
-    """The claim behind the threshold, on every set of lost devices of a small ring."""
-    graph = NeighbourGraph(np.arange(12), 4, bytes(32))
-    neighbours = {device: set(graph.of(device)) for device in range(12)}
-    checked = 0
-    for bits in range(1, 1 << 12):
-        alive = {device for device in range(12) if bits >> device & 1}
-        if all(len(neighbours[device] & alive) > 2 for device in alive):
-            checked += 1
-            seen, new = set(), {min(alive)}
-            while new:
-                seen |= new
-                new = {peer for device in new for peer in neighbours[device] & alive} - seen
-            assert seen == alive
-    assert checked > 10
 
 
 @given(st.sets(st.integers(0, 99)))
@@ -70,20 +42,40 @@ def test_bitmaps(devices):
 
 
 def test_risks_against_a_drawing():
-    """Union bounds must lie above what random graphs do; 20,000 devices drawn, so within a few percent."""
+    """Union bounds must lie above what random draws do; 20,000 devices drawn, so within a few percent."""
     n, degree, threshold, bad = 100, 20, 12, 20
     bound = risks(n, degree, threshold, colluding=bad, dropping=bad)
     rng = np.random.default_rng(0)
-    unmask = split = 0
-    for _ in range(200):
-        ring = np.zeros(n, int)
-        ring[rng.choice(n, bad, replace=False)] = 1
-        window = np.array([np.roll(ring, -1 - shift) for shift in range(degree // 2)]).sum(axis=0)
-        both = window + np.roll(window, degree // 2 + 1)
-        unmask += (both >= 2 * threshold - degree).mean()
-        split += (window >= threshold - degree // 2).mean()
-    assert bound.unmask == pytest.approx(min(1, unmask / 200 * n), rel=0.1)
-    assert bound.split == pytest.approx(min(1, split / 200 * n), rel=0.1)
+    draws = np.array([rng.choice(n - 1, degree, replace=False) < bad for _ in range(20_000)]).sum(axis=1)
+    assert bound.unmask == pytest.approx(min(1, (draws >= 2 * threshold - degree).mean() * n), rel=0.1)
+    assert bound.abort == pytest.approx(min(1, (draws >= degree - threshold + 1).mean() * n), rel=0.1)
+
+
+def test_the_bound_on_parts_against_all_parts_of_a_small_cohort():
+    """Every part of 8 devices with 3 holders each is looked at, in 400 drawings: the bound is above what happens."""
+    n, degree, threshold = 8, 3, 2
+    happened = 0
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        holders = [set(draw_holders(np.arange(n), device, degree, rng.bytes(32))) for device in range(n)]
+        parts = ({d for d in range(n) if bits >> d & 1} for bits in range(1, 1 << n))
+        happened += any(
+            len(part) <= n // 2 and all(len(holders[device] & part) >= threshold for device in part) for part in parts
+        )
+    bound = risks(n, degree, threshold, colluding=0, dropping=0).split
+    assert 0 < happened / 400 <= bound
+
+
+def test_where_everyone_holds_shares_the_bounds_are_certain():
+    safe, broken = (risks(17, 16, 11, colluding=bad, dropping=0) for bad in (5, 6))
+    assert safe.unmask == safe.split == 0.0
+    assert broken.unmask == 1.0
+
+
+@pytest.mark.parametrize("n", [20, 66, 440, 1000, 6040])
+def test_sizes_that_devices_agree_to(n):
+    degree, threshold = safe_sizes(n, n)
+    assert is_safe(n, n, degree, threshold, -(-n // 20))
 
 
 @pytest.mark.parametrize("fraction", [TWO_THIRDS, Fraction(3, 4)])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, propose
 from hdpmf.secure_sum.graph import bitmap
-from hdpmf.secure_sum.messages import Confirmations, DeviceKeys, Inbox, NeighbourKeys, SumPlan, Survivors, Unmasking
+from hdpmf.secure_sum.messages import Confirmations, DeviceKeys, Inbox, PartnerKeys, SumPlan, Survivors, Unmasking
 from hdpmf.secure_sum.plan import keys_text, survivors_text
 from hdpmf.secure_sum.primitives import Agreement, new_secret
 
@@ -74,12 +74,16 @@ class TestPlan:
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), self.STRICT)
         refuses(client, plan, "not on the roster")
 
-    def test_another_beacon(self, identities):
-        policy = SumPolicy(min_survivors=3, min_neighbours=2, beacon=b"b" * 32)
-        self.offer(identities, "beacon", policy=policy)
+    def test_a_cohort_that_is_a_small_part_of_the_roster(self, identities):
+        policy = SumPolicy(min_survivors=3, min_neighbours=2, min_fraction=Fraction(3, 4))
+        self.offer(identities, "sum over 14 devices; this device insists on 15", policy=policy)
+
+    def test_a_cohort_that_does_not_withstand_the_colluding_devices_of_the_roster(self, identities):
+        policy = SumPolicy(min_survivors=3, min_neighbours=2, max_colluding=Fraction(1, 4), min_fraction=Fraction(0))
+        self.offer(identities, "5 of the 20 devices on the roster may work", participants=range(12), policy=policy)
         pinned = Roster(identity.public for identity in identities[:20])
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), policy)
-        client.answer(propose(pinned, 5, beacon=b"b" * 32))
+        client.answer(propose(pinned, 5))  # all twenty together do
 
     def test_the_default_policy_refuses_small_sums(self, identities):
         self.offer(identities, "insists on 16", n=10, policy=None)
@@ -92,7 +96,7 @@ class TestPlan:
 
 class TestKeys:
     def open(self, make_session, n=7, **options):
-        session = make_session(n=n, **options).until(NeighbourKeys)
+        session = make_session(n=n, **options).until(PartnerKeys)
         return session, session.clients[0], session.outgoing[0]
 
     def test_a_forged_signature(self, make_session):
@@ -116,24 +120,19 @@ class TestKeys:
 
     def test_a_device_beyond_the_roster(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, keys={**message.keys, 7: message.keys[3]}), "not a neighbour")
-
-    def test_a_device_that_is_no_neighbour(self, make_session):
-        session, client, message = self.open(make_session, n=20, neighbours=6)
-        stranger = next(n for n in range(1, 20) if n not in session.neighbours(0))
-        keys = session.server._keys[stranger]
-        refuses(client, replace(message, keys={**message.keys, stranger: keys}), "not a neighbour")
+        forged = replace(message.keys[3], channel=Agreement(new_secret()).public, mask=Agreement(new_secret()).public)
+        refuses(client, replace(message, keys={**message.keys, 7: forged}), "device 7 are not signed")
 
     def test_its_own_keys_sent_back(self, make_session):
         session, client, message = self.open(make_session)
-        refuses(client, replace(message, keys={**message.keys, 0: session.server._keys[0]}), "not a neighbour")
+        refuses(client, replace(message, keys={**message.keys, 0: session.server._keys[0]}), "own keys")
 
     def test_one_devices_keys_for_another(self, make_session):
         _, client, message = self.open(make_session)
         refuses(client, replace(message, keys={**message.keys, 3: message.keys[4]}), "sent twice")
 
     def test_keys_of_an_earlier_session(self, make_session):
-        earlier = make_session().until(NeighbourKeys).outgoing[0]
+        earlier = make_session().until(PartnerKeys).outgoing[0]
         session, client, message = self.open(make_session)
         refuses(client, replace(message, keys={**message.keys, 3: earlier.keys[3]}), "device 3 are not signed")
         refuses(session.clients[1], earlier, "another session")
@@ -148,7 +147,7 @@ class TestKeys:
         session = make_session().start()
         other = replace(session.plan, minimum=session.plan.minimum + 1)
         replies = {n: session.clients[n].answer(other if n == 3 else session.plan) for n in range(7)}
-        message = NeighbourKeys(session=session.plan.session, keys={n: replies[n].keys for n in range(1, 7)})
+        message = PartnerKeys(session=session.plan.session, keys={n: replies[n].keys for n in range(1, 7)})
         refuses(session.clients[0], message, "device 3 are not signed")
 
     def test_a_key_of_low_order(self, make_session):
@@ -166,32 +165,48 @@ class TestShares:
         session = make_session().until(Inbox)
         return session, session.clients[0], session.outgoing[0]
 
+    def keeps_none(self, client, message, *dealers):
+        """Whoever is to blame, the device goes on, without shares that are not what was dealt."""
+        client.answer(message)
+        assert not client.over
+        assert not client._held.keys() & set(dealers)
+
     def test_changed_shares(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, sealed={**message.sealed, 3: flipped(message.sealed[3])}), "do not open")
+        self.keeps_none(client, replace(message, sealed={**message.sealed, 3: flipped(message.sealed[3])}), 3)
+
+    def test_shares_other_than_the_dealer_spoke_of(self, make_session):
+        _, client, message = self.open(make_session)
+        self.keeps_none(client, replace(message, checks={**message.checks, 3: flipped(message.checks[3])}), 3)
 
     def test_shares_of_one_device_for_those_of_another(self, make_session):
         _, client, message = self.open(make_session)
         swapped = {**message.sealed, 3: message.sealed[4], 4: message.sealed[3]}
-        refuses(client, replace(message, sealed=swapped), "do not open")
+        self.keeps_none(client, replace(message, sealed=swapped), 3, 4)
 
     def test_its_own_shares_sent_back(self, make_session):
-        session = make_session().until(NeighbourKeys)
+        session = make_session().until(PartnerKeys)
         own = session.clients[0].answer(session.outgoing[0])
-        message = Inbox(session=session.plan.session, sealed=own.sealed)
-        refuses(session.clients[0], message, "do not open")
+        partners = tuple(range(1, 7))
+        message = Inbox(session=session.plan.session, partners=partners, sealed=own.sealed, checks=own.checks)
+        self.keeps_none(session.clients[0], message, *partners)
 
-    def test_too_few_neighbours(self, make_session):
+    def test_too_few_holders(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, sealed={n: message.sealed[n] for n in range(1, 5)}), "the threshold is 5")
+        few = replace(message, partners=(1, 2, 3, 4), sealed={}, checks={})
+        refuses(client, few, "the threshold is 5")
 
-    def test_shares_of_a_device_without_keys(self, make_session):
-        session = make_session().until(NeighbourKeys)
+    def test_a_partner_without_keys(self, make_session):
+        session = make_session().until(PartnerKeys)
         full = session.outgoing[0]
         client = session.clients[0]
         client.answer(replace(full, keys={n: full.keys[n] for n in range(1, 6)}))
-        sealed = {n: bytes(82) for n in range(1, 7)}
-        refuses(client, Inbox(session=session.plan.session, sealed=sealed), "whose keys did not")
+        message = Inbox(session=session.plan.session, partners=tuple(range(1, 7)), sealed={}, checks={})
+        refuses(client, message, "whose keys came")
+
+    def test_shares_of_a_device_that_is_no_partner(self, make_session):
+        _, client, message = self.open(make_session)
+        refuses(client, replace(message, partners=(1, 2, 3, 4, 5)), "whose keys came")
 
     def test_a_replayed_message(self, make_session):
         _, client, message = self.open(make_session)
@@ -213,12 +228,12 @@ class TestSurvivors:
 
     def test_a_list_that_is_too_short(self, make_session):
         session, client = self.open(make_session, n=20, neighbours=6)
-        alive = {0, *session.neighbours(0)}
+        alive = {0, *session.holders(0)}
         refuses(client, self.tell(session, alive, 20), "7 devices survived; the sum must be over at least 14")
 
     def test_a_list_with_too_few_neighbours(self, make_session):
         session, client = self.open(make_session, n=20, neighbours=6)
-        lost = session.neighbours(0)[:3]
+        lost = session.holders(0)[:3]
         refuses(client, self.tell(session, set(range(20)) - set(lost), 20), "the threshold is 5")
 
     def test_a_list_with_strangers(self, make_session):
@@ -229,12 +244,12 @@ class TestSurvivors:
         session, client = self.open(make_session)
         refuses(client, Survivors(session=session.plan.session, survivors=b"\x7f\x00"), "were not asked")
 
-    def test_a_neighbour_that_never_dealt(self, make_session):
+    def test_a_holder_that_never_dealt(self, make_session):
         session = make_session().start()
         session.step()
         session.step(silent=[3])
         session.step()
-        refuses(session.clients[0], self.tell(session, range(7)), "never sent its shares")
+        refuses(session.clients[0], self.tell(session, range(7)), "had dealt no shares")
 
     def test_a_second_list(self, make_session):
         session, client = self.open(make_session)
@@ -257,7 +272,7 @@ class TestSurvivors:
         signatures = {n: session.clients[n].answer(lists[n]).signature for n in range(6)}
         agreeing = {n: signatures[n] for n in range(1, 4)}
         message = Confirmations(session=session.plan.session, signatures=agreeing)
-        refuses(client, message, "3 witnesses confirmed the survivor list; the threshold is 5")
+        refuses(client, message, "3 holders confirmed the survivor list; the threshold is 5")
 
 
 class TestConfirmations:
@@ -272,12 +287,12 @@ class TestConfirmations:
         forged = {**message.signatures, 1: flipped(message.signatures[1])}
         refuses(client, replace(message, signatures=forged), "device 1 did not sign")
 
-    def test_a_device_that_is_no_witness(self, make_session):
+    def test_a_device_that_is_no_holder(self, make_session):
         session = make_session(n=20, neighbours=6).until(Confirmations)
         client, message = session.clients[0], session.outgoing[0]
-        stranger = next(n for n in range(1, 20) if n not in session.server._graph.witnesses(0))
+        stranger = next(n for n in range(1, 20) if n not in session.holders(0))
         signatures = {**message.signatures, stranger: session.server._signatures[stranger]}
-        refuses(client, replace(message, signatures=signatures), "not a witness")
+        refuses(client, replace(message, signatures=signatures), "holds no share")
 
     def test_a_sybils_signature(self, make_session):
         session, client, message = self.open(make_session)
@@ -295,7 +310,7 @@ class TestConfirmations:
 
     def test_its_own_signature_does_not_count(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, signatures={**message.signatures, 0: bytes(64)}), "not a witness")
+        refuses(client, replace(message, signatures={**message.signatures, 0: bytes(64)}), "holds no share")
 
     def test_signatures_of_an_earlier_session(self, make_session):
         earlier = self.open(make_session)[2]
@@ -305,16 +320,12 @@ class TestConfirmations:
 
 
 @pytest.mark.usefixtures("fixed_secrets")
-def test_a_list_for_each_part_of_the_ring_gets_no_sum(make_session):
-    """Each half is told that one device was lost, in its own half; 118 of 120 would be left where 119 must be.
-
-    If neighbours were the witnesses this would work (all but those near the two borders agree with their neighbours).
-    """
-    n, threshold = 120, 20
+def test_a_list_for_each_half_gets_no_sum(make_session):
+    """Each half is told that one device was lost, in its own half; 118 of 120 would be left where 119 must be."""
+    n, threshold = 120, 24
     session = make_session(n=n, neighbours=32, threshold=threshold, minimum=119).until(Survivors)
-    ring = session.server._graph.ring
-    halves = {device: place // 60 for place, device in enumerate(ring)}
-    lost = {0: {ring[30]}, 1: {ring[90]}}
+    halves = {device: device // 60 for device in range(n)}
+    lost = {0: {30}, 1: {90}}
     told, signatures = {}, {}
     for device in set(range(n)) - lost[0] - lost[1]:
         listed = bitmap(sorted(set(range(n)) - lost[halves[device]]), n)
@@ -324,7 +335,7 @@ def test_a_list_for_each_part_of_the_ring_gets_no_sum(make_session):
     for device in told:
         agreeing = {
             peer: signatures[peer]
-            for peer in session.server._graph.witnesses(device)
+            for peer in session.holders(device)
             if peer in told and halves[peer] == halves[device]
         }
         with contextlib.suppress(SecureSumError):
@@ -334,7 +345,7 @@ def test_a_list_for_each_part_of_the_ring_gets_no_sum(make_session):
     assert max(shares.values()) < threshold  # not one secret can be put together
 
 
-def test_a_device_never_gives_both_kinds_of_share_of_a_neighbour(make_session):
+def test_a_device_never_gives_both_kinds_of_share_of_another(make_session):
     """There is no message that asks for a kind: the list decides, once. A second request finds the session over."""
     session = make_session(n=20, neighbours=10).until(Inbox)
     session.step(silent=[4, 11])
@@ -344,8 +355,9 @@ def test_a_device_never_gives_both_kinds_of_share_of_a_neighbour(make_session):
         reply = client.answer(message)
         assert isinstance(reply, Unmasking)
         assert not reply.seeds.keys() & reply.keys.keys()
-        assert reply.keys.keys() == {4, 11} & set(session.neighbours(device))
-        assert reply.seeds.keys() == set(session.neighbours(device)) - {4, 11}
+        held_for = {peer for peer in range(20) if device in session.holders(peer)}
+        assert reply.keys.keys() == {4, 11} & held_for
+        assert reply.seeds.keys() == held_for - {4, 11}
         refuses(client, message, "session is over")
 
 
@@ -374,11 +386,11 @@ def test_a_session_cannot_be_used_again(make_session):
 
 
 def test_two_sessions_of_one_device_share_no_key(make_session):
-    first, second = (make_session().until(NeighbourKeys).server._keys[0] for _ in range(2))
+    first, second = (make_session().until(PartnerKeys).server._keys[0] for _ in range(2))
     assert not {first.channel, first.mask, first.commitment} & {second.channel, second.mask, second.commitment}
 
 
-@pytest.mark.parametrize("kind", [SumPlan, NeighbourKeys, Inbox, Survivors, Confirmations])
+@pytest.mark.parametrize("kind", [SumPlan, PartnerKeys, Inbox, Survivors, Confirmations])
 def test_any_message_out_of_turn_ends_the_session(make_session, kind):
     messages = {}
     session = make_session().start()

@@ -12,8 +12,10 @@ from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum import decode_to_device, decode_to_recommender, encode
 from hdpmf.secure_sum.graph import bitmap
 from hdpmf.secure_sum.messages import (
+    CHECK_BYTES,
     MAX_LENGTH,
     MAX_NEIGHBOURS,
+    MAX_PARTNERS,
     SEALED_BYTES,
     Advertisement,
     Confirmation,
@@ -22,7 +24,7 @@ from hdpmf.secure_sum.messages import (
     DeviceKeys,
     Inbox,
     MaskedVector,
-    NeighbourKeys,
+    PartnerKeys,
     SumPlan,
     Survivors,
     Unmasking,
@@ -50,18 +52,28 @@ KEYS = st.builds(
 PLANS = st.builds(
     SumPlan, session=SESSIONS, roster=exactly(32), participants=st.just(bitmap(list(range(20)), 30)),
     length=st.integers(1, MAX_LENGTH), neighbours=st.just(10), threshold=st.integers(6, 10),
-    minimum=st.integers(11, 20), beacon=exactly(32),
+    minimum=st.integers(11, 20),
 )  # fmt: skip
+PAIRS = st.dictionaries(
+    st.integers(0, 2**16 - 1), st.tuples(exactly(SEALED_BYTES), exactly(CHECK_BYTES)), max_size=5
+).map(lambda both: ({peer: pair[0] for peer, pair in both.items()}, {peer: pair[1] for peer, pair in both.items()}))
+INBOXES = st.builds(
+    lambda session, pairs: Inbox(session=session, partners=(*pairs[0], 7), sealed=pairs[0], checks=pairs[1]),
+    SESSIONS, PAIRS,
+)  # fmt: skip
+DEALT = st.builds(
+    lambda session, pairs: DealtShares(session=session, sealed=pairs[0], checks=pairs[1]), SESSIONS, PAIRS
+)
 TO_DEVICE = st.one_of(
     PLANS,
-    st.builds(NeighbourKeys, session=SESSIONS, keys=st.dictionaries(st.integers(0, 99), KEYS, max_size=3)),
-    st.builds(Inbox, session=SESSIONS, sealed=parts(SEALED_BYTES)),
+    st.builds(PartnerKeys, session=SESSIONS, keys=st.dictionaries(st.integers(0, 99), KEYS, max_size=3)),
+    INBOXES,
     st.builds(Survivors, session=SESSIONS, survivors=st.binary(max_size=20)),
     st.builds(Confirmations, session=SESSIONS, signatures=parts(64)),
 )
 TO_RECOMMENDER = st.one_of(
-    st.builds(Advertisement, session=SESSIONS, keys=KEYS),
-    st.builds(DealtShares, session=SESSIONS, sealed=parts(SEALED_BYTES)),
+    st.builds(Advertisement, session=SESSIONS, keys=KEYS, draw=exactly(32)),
+    DEALT,
     st.builds(MaskedVector, session=SESSIONS, words=st.integers(1, 9).flatmap(lambda n: exactly(4 * n))),
     st.builds(Confirmation, session=SESSIONS, signature=exactly(64)),
     st.builds(Unmasking, session=SESSIONS, seeds=parts(SHARE_BYTES), keys=st.just({})),
@@ -104,8 +116,8 @@ def test_unknown_fields_and_other_versions_are_refused():
     plain = msgspec.msgpack.decode(encode(Confirmation(session=SESSION, signature=bytes(64))))
     with pytest.raises(SecureSumError, match="unknown field"):
         decode_to_recommender(msgspec.msgpack.encode(plain | {"extra": 1}))
-    with pytest.raises(SecureSumError, match="version 2"):
-        decode_to_recommender(msgspec.msgpack.encode(plain | {"version": 2}))
+    with pytest.raises(SecureSumError, match="version 1"):
+        decode_to_recommender(msgspec.msgpack.encode(plain | {"version": 1}))
 
 
 def test_huge_messages_are_refused_before_they_are_read():
@@ -126,7 +138,7 @@ def test_deep_nesting_is_refused():
 def plan(**changes):
     fields = {
         "session": SESSION, "roster": bytes(32), "participants": bitmap(list(range(20)), 20), "length": 5,
-        "neighbours": 10, "threshold": 7, "minimum": 14, "beacon": bytes(32),
+        "neighbours": 10, "threshold": 7, "minimum": 14,
     }  # fmt: skip
     return SumPlan(**fields | changes)
 
@@ -136,18 +148,21 @@ def keys(**changes):
     return DeviceKeys(**fields | changes)
 
 
+def dealt(sealed, checks=None):
+    checks = dict.fromkeys(sealed, bytes(CHECK_BYTES)) if checks is None else checks
+    return DealtShares(session=SESSION, sealed=sealed, checks=checks)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: plan(session=b"short"),
         lambda: plan(roster=b"short"),
-        lambda: plan(beacon=b"short"),
         lambda: plan(length=0),
         lambda: plan(length=MAX_LENGTH + 1),
         lambda: plan(participants=bitmap([0, 1], 20)),
         lambda: plan(participants=bytes(10_000)),
         lambda: plan(neighbours=0),
-        lambda: plan(neighbours=9),
         lambda: plan(neighbours=MAX_NEIGHBOURS + 2),
         lambda: plan(threshold=5),
         lambda: plan(threshold=-1),
@@ -157,11 +172,16 @@ def keys(**changes):
         lambda: keys(channel=b"short"),
         lambda: keys(signature=bytes(63)),
         lambda: keys(mask=bytes(32)),
-        lambda: NeighbourKeys(session=SESSION, keys=dict.fromkeys(range(MAX_NEIGHBOURS + 1), keys())),
-        lambda: DealtShares(session=SESSION, sealed={0: b"short"}),
-        lambda: DealtShares(session=SESSION, sealed={-1: bytes(SEALED_BYTES)}),
-        lambda: DealtShares(session=SESSION, sealed={2**16: bytes(SEALED_BYTES)}),
-        lambda: Inbox(session=SESSION, sealed=dict.fromkeys(range(MAX_NEIGHBOURS + 1), bytes(SEALED_BYTES))),
+        lambda: PartnerKeys(session=SESSION, keys=dict.fromkeys(range(MAX_PARTNERS + 1), keys())),
+        lambda: dealt({0: b"short"}),
+        lambda: dealt({-1: bytes(SEALED_BYTES)}),
+        lambda: dealt({2**16: bytes(SEALED_BYTES)}),
+        lambda: dealt(dict.fromkeys(range(MAX_PARTNERS + 1), bytes(SEALED_BYTES))),
+        lambda: dealt({0: bytes(SEALED_BYTES)}, {}),
+        lambda: dealt({0: bytes(SEALED_BYTES)}, {0: b"short"}),
+        lambda: Inbox(session=SESSION, partners=tuple(range(MAX_PARTNERS + 1)), sealed={}, checks={}),
+        lambda: Inbox(session=SESSION, partners=(0,), sealed={0: bytes(SEALED_BYTES)}, checks={}),
+        lambda: Advertisement(session=SESSION, keys=keys(), draw=b"short"),
         lambda: MaskedVector(session=SESSION, words=b""),
         lambda: MaskedVector(session=SESSION, words=b"12345"),
         lambda: Survivors(session=SESSION, survivors=bytes(10_000)),
@@ -179,7 +199,7 @@ def test_what_cannot_be_right_is_refused(make):
 def test_every_field_of_a_plan_is_in_its_digest():
     changes = {
         "session": bytes(16), "roster": b"r" * 32, "participants": bitmap(list(range(1, 20)), 20), "length": 6,
-        "neighbours": 12, "threshold": 8, "minimum": 15, "beacon": b"b" * 32, "wide": True,
+        "neighbours": 12, "threshold": 8, "minimum": 15, "wide": True,
     }  # fmt: skip
     digests = {plan().digest} | {plan(**{name: value}).digest for name, value in changes.items()}
     assert len(digests) == len(changes) + 1

@@ -12,7 +12,7 @@ from in_process import STEPS, run_in_process
 
 from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum import DeviceIdentity, IntegerCoding
-from hdpmf.secure_sum.messages import Confirmations, Inbox, NeighbourKeys, Survivors
+from hdpmf.secure_sum.messages import Confirmations, Inbox, PartnerKeys, Survivors
 
 IN_THE_SUM = {"vector", "confirmation"}
 IDENTITIES = [DeviceIdentity.generate() for _ in range(30)]
@@ -90,7 +90,7 @@ def test_the_bytes_are_counted():
     assert done.server_seconds > 0
 
 
-@pytest.mark.parametrize("kind", [NeighbourKeys, Inbox, Survivors, Confirmations])
+@pytest.mark.parametrize("kind", [PartnerKeys, Inbox, Survivors, Confirmations])
 def test_nothing_is_revealed_by_a_sum_that_was_broken_off(make_session, kind):
     session = make_session().until(kind)
     with pytest.raises(SecureSumError):
