@@ -77,15 +77,15 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call
         (["--method", "user-mean"], "cannot run 'user-mean'"),
         (["--method", "hdp-bit", "--secure-sum"], "made for the view 'messages'"),
         (["--method", "hdp-sum", "--rounds", 2], "has 1 rounds, not 2"),
-        (["--processes", 0], "--processes must be"),
+        (["--processes", 0], "'--processes': 0"),
         (["--minimum", 61], "needs 61 users"),
         (["--epsilon", 0], "epsilon must be"),
         (["--method", "hdp-sum", "--labels"], "give --prior"),
         (["--method", "hdp-sum", "--labels", "--prior", "mine.json"], "devices have no prior 'mine.json'"),
         (["--method", "hdp-sum", "--labels", "--prior", "films"], "items have none"),
         (["--method", "hdp-sum", "--labels", "--prior", "films", "--rounds", 1], "has 2 rounds, not 1"),
-        (["--method", "hdp-bit", "--labels", "--prior", "films"], "has no taste labels"),
-        (["--method", "hdpmf", "--prior", "films"], "hdpmf has no option 'prior'"),
+        (["--method", "hdp-bit", "--labels", "--prior", "films"], "hdp-bit has no option --labels"),
+        (["--method", "hdpmf", "--prior", "films"], "hdpmf has no option --prior"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(

@@ -9,7 +9,7 @@ import pytest
 
 from hdpmf import errors
 from hdpmf.cli import main
-from hdpmf.cli.shared import inputs, options
+from hdpmf.cli.shared import options, ratings
 from hdpmf.ratings import dataset_names
 
 from .conftest import Call
@@ -81,7 +81,7 @@ def test_every_error_of_ours_ends_with_its_own_code(
     def fail(self: object) -> None:
         raise kind("first line\nsecond \x1b[31mline")
 
-    monkeypatch.setattr(inputs.Source, "__post_init__", fail)
+    monkeypatch.setattr(ratings.RatingsOptions, "__post_init__", fail)
     result = call("evaluate", "mf", "--data", "synthetic", "--json")
     assert result.code == kind.exit_code
     assert result.err == "error: first line second  [31mline\n"
@@ -98,7 +98,7 @@ def test_an_interrupt_ends_with_130_and_one_line(call: Call, monkeypatch: pytest
     def interrupt(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inputs.Source, "__post_init__", interrupt)
+    monkeypatch.setattr(ratings.RatingsOptions, "__post_init__", interrupt)
     result = call("evaluate", "mf", "--data", "synthetic")
     assert (result.code, result.out) == (130, "")
     assert result.err == "error: interrupted; nothing was half-written\n"
@@ -106,11 +106,11 @@ def test_an_interrupt_ends_with_130_and_one_line(call: Call, monkeypatch: pytest
 
 def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
     code = (
-        "from hdpmf.cli import main\nfrom hdpmf.cli.shared import inputs\n"
+        "from hdpmf.cli import main\nfrom hdpmf.cli.shared import ratings\n"
         "def bug(self):\n"
         "    secret = 'rating 4.25'\n"
         "    raise RuntimeError('a bug')\n"
-        "inputs.Source.__post_init__ = bug\n"
+        "ratings.RatingsOptions.__post_init__ = bug\n"
         "main.run(['evaluate', 'mf', '--data', 'synthetic'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -124,6 +124,8 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
     ("words", "position", "offered"),
     [
         ("hdpmf evaluate hd", 2, {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"}),
+        ("hdpmf evaluate mf --solver b", 4, {"batch"}),
+        ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum", "hdp-bit"}),
         ("hdpmf data info ml", 3, {"ml-100k", "ml-1m"}),
         ("hdpmf evaluate mf --data sy", 4, {"synthetic"}),
     ],

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.files import make_folder
+from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import (
     claim_fields,
     claim_sentence,
     hdpmf_version,
+    item_fields,
     print_json,
     print_lines,
     print_table,
     progress_bar,
     short_claim,
 )
-from hdpmf.errors import StorageError
 
 if TYPE_CHECKING:
     from hdpmf.models import Model
@@ -43,11 +44,11 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the plot goes.")] = Path("out")
     / "demo",
     quick: Annotated[bool, typer.Option("--quick", help="A tiny world and one seed: to see that it runs.")] = False,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Train every method on a made-up world; print a table and recommendations, save a plot of the accuracy."""
     begin = time.perf_counter()
-    _make_folder(out)
+    make_folder(out)
 
     from hdpmf.methods import METHODS
     from hdpmf.ratings import load_dataset
@@ -81,7 +82,7 @@ def demo(
                 "recommendations": {
                     "user": user,
                     "method": _RECOMMENDING,
-                    "items": [{"item": one.item, "title": one.title, "score": one.score} for one in recommended],
+                    "items": item_fields(recommended),
                 },
                 "plot": str(plot),
                 "seconds": seconds,
@@ -110,7 +111,7 @@ def demo(
     print_lines(claim_sentence(models["hdpmf"].privacy), "")
     print_table(
         ("expected", "title"),
-        [(f"{one.score:.2f}", one.title or str(one.item)) for one in recommended],
+        [(f"{entry.score:.2f}", entry.title or str(entry.item)) for entry in recommended],
         numeric=("expected",),
         title=f"For user {user}, by {METHODS[_RECOMMENDING].label}:",
     )
@@ -166,19 +167,11 @@ def _size(world: Ratings) -> dict[str, int]:
 
 
 def _save_plot(results: list[dict[str, Any]], world: Ratings, seeds: tuple[int, ...], path: Path) -> None:
-    from hdpmf.cli.plot import accuracy_png
     from hdpmf.files import atomic_write
+    from hdpmf.plots.accuracy import accuracy_png
 
     subtitle = (
         f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "
         f"K = {_FACTORS}; {_seeds_in_words(len(seeds))}"
     )
     atomic_write(path, accuracy_png(results, subtitle))
-
-
-def _make_folder(folder: Path) -> None:
-    """Before the work, so that a place that cannot be written to costs no time."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another with --out") from error

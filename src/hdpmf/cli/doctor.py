@@ -18,13 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.options import DATASET_NAMES, Json
 from hdpmf.cli.shared.output import print_json, print_lines, print_table
 
 _SHOWN = ("hdpmf", "numpy", "scipy", "numba", "polars", "msgspec", "safetensors", "matplotlib", "typer", "rich")
 
 
-def doctor(json: options.Json = False) -> None:
+def doctor(json: Json = False) -> None:
     """Tell what is installed, threads, caches, data found, extras missing and the command to get them."""
     report = examine()
     if json:
@@ -46,7 +46,7 @@ def doctor(json: options.Json = False) -> None:
     print_lines("")
     print_table(
         ("data set", "where"),
-        [(name, one["found"] or one["how_to_get"]) for name, one in report["datasets"].items()],
+        [(name, dataset["found"] or dataset["how_to_get"]) for name, dataset in report["datasets"].items()],
     )
     print_lines("")
     print_table(
@@ -54,9 +54,9 @@ def doctor(json: options.Json = False) -> None:
         [
             (
                 name,
-                f"missing {', '.join(one['missing'])}; run: {one['command']}" if one["missing"] else "installed",
+                f"missing {', '.join(extra['missing'])}; run: {extra['command']}" if extra["missing"] else "installed",
             )
-            for name, one in report["extras"].items()
+            for name, extra in report["extras"].items()
         ],
     )
 
@@ -78,8 +78,8 @@ def examine() -> dict[str, Any]:
         "environment": {name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")},
         "data_cache": str(cache_folder()),
         "datasets": {
-            name: {key: one[key] for key in ("title", "found", "how_to_get")}
-            for name, one in ((name, listed(name)) for name in options.DATASET_NAMES)
+            name: {key: known[key] for key in ("title", "found", "how_to_get")}
+            for name, known in ((name, listed(name)) for name in DATASET_NAMES)
         },
         "extras": _extras(),
     }

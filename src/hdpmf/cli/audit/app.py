@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json as json_format
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.files import make_folder
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.method_options import MethodOptions
+from hdpmf.cli.shared.options import (
+    DATASET_NAMES,
+    Json,
+    Seed,
+    complete_dataset,
+    completing,
+    data_option,
+    privacy_option,
+    run_option,
+)
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table, progress_bar
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError
+from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
     from hdpmf.audit import AuditResult
@@ -22,35 +35,71 @@ app = typer.Typer(help="Try to break what a method claims: bounds on epsilon by 
 
 _ATTACKS = ("reconstruct", "difference", "zero-h")
 
-_Data = Annotated[
+_Method = Annotated[
     str,
-    typer.Option(
-        "--data", metavar="NAME", help=f"The world: {', '.join(options.DATASET_NAMES)}.",
-        autocompletion=options.complete_dataset, rich_help_panel=options.DATA_PANEL,
-    ),
-]  # fmt: skip
+    typer.Option("--method", metavar="METHOD", help="Whose claim or messages.", autocompletion=completing(METHODS)),
+]
 _Weight = Annotated[
     float,
-    typer.Option(
-        "--weight", metavar="W", help="Privacy weight of the audited rating; its claim is W times epsilon.",
-        rich_help_panel=options.PRIVACY_PANEL,
-    ),
-]  # fmt: skip
-_Delta = Annotated[
-    float, typer.Option("--delta", metavar="D", help="Of the guarantee.", rich_help_panel=options.PRIVACY_PANEL)
+    privacy_option("--weight", metavar="W", help="Privacy weight of the audited rating; its claim is W times epsilon."),
 ]
-_Runs = Annotated[
-    int,
-    typer.Option(
-        "--runs", metavar="N", help="Runs of each of the two worlds to measure on; more again choose the test.",
-        rich_help_panel=options.RUN_PANEL,
-    ),
-]  # fmt: skip
+_Epsilon = Annotated[float, privacy_option("--epsilon", metavar="E", help="Of every method that has one.")]
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How often, and in which world."""
+
+    runs: Annotated[
+        int | None,
+        run_option(
+            "--runs",
+            metavar="N",
+            help="Runs of each of the two worlds to measure on; more again choose the test.",
+            show_default="10,000; attacks: 1,000",
+        ),
+    ] = None
+    data: Annotated[
+        str,
+        data_option(
+            "--data",
+            metavar="NAME",
+            help=f"The world: {', '.join(DATASET_NAMES)}.",
+            autocompletion=complete_dataset,
+        ),
+    ] = "synthetic"
+    seed: Seed = 0
+
+    def world(self) -> Ratings:
+        """The ratings that one rating is changed in."""
+        from hdpmf.ratings import load_dataset
+
+        return load_dataset(self.data)
+
+
+class AttackedOptions(MethodOptions):
+    """How the attacked method is run."""
+
+    only: ClassVar[tuple[str, ...]] = ("epsilon", "n_factors", "epochs")
+
+    def named(self, method: str) -> dict[str, Any]:
+        """What was given, as the audit calls it."""
+        given = self.chosen(method)
+        return given | ({"factors": given.pop("n_factors")} if "n_factors" in given else {})
+
+
+class AuditedOptions(AttackedOptions):
+    """How the audited method is run."""
+
+    only = (*AttackedOptions.only, "labels")
 
 
 @app.command("run")
+@grouped
 def run(
-    method: Annotated[str, typer.Option("--method", metavar="METHOD", help="Whose claim.")],
+    method: _Method,
+    options: AuditedOptions,
+    trial: TrialOptions,
     view: Annotated[
         str, typer.Option("--view", metavar="messages|sums|sums-h-hidden|final", help="What the attacker sees.")
     ] = "messages",
@@ -62,22 +111,24 @@ def run(
             help="What it has to find out: the rating, or whether there is one.",
         ),
     ] = "value",
-    labels: Annotated[bool, typer.Option("--labels", help="hdp-sum by taste labels (sums and final).")] = False,
-    runs: _Runs = 10_000,
-    data: _Data = "synthetic",
-    epsilon: options.Epsilon = 1.0,
     weight: _Weight = 1.0,
-    delta: _Delta = 0.0,
-    factors: options.Factors = 10,
-    epochs: options.Epochs = 100,
-    seed: options.Seed = 0,
-    json: options.Json = False,
+    delta: Annotated[float, privacy_option("--delta", metavar="D", help="Of the guarantee.")] = 0.0,
+    json: Json = False,
 ) -> None:
     """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
     from hdpmf.audit import Audit, run_audit
 
-    audit = Audit(method, view, runs, epsilon, weight, factors, epochs, delta, seed, adjacency, labels)
-    world = _world(data)
+    audit = Audit(
+        method,
+        view,
+        runs=10_000 if trial.runs is None else trial.runs,
+        weight=weight,
+        delta=delta,
+        seed=trial.seed,
+        adjacency=adjacency,
+        **options.named(method),
+    )
+    world = trial.world()
     with progress_bar(f"auditing {method}, {view}") as advance:
         result = run_audit(audit, world, advance)
     if json:
@@ -87,34 +138,31 @@ def run(
 
 
 @app.command("attack")
+@grouped
 def attack(
     name: Annotated[str, typer.Argument(metavar="|".join(_ATTACKS), help="Which attack.")],
-    method: Annotated[str, typer.Option("--method", metavar="METHOD", help="On whose messages.")] = "hdpmf",
-    data: _Data = "synthetic",
+    options: AttackedOptions,
+    trial: TrialOptions,
+    method: _Method = "hdpmf",
     users: Annotated[int, typer.Option("--users", metavar="N", help="How many users to attack.")] = 50,
-    runs: _Runs = 1_000,
-    epsilon: options.Epsilon = 1.0,
     weight: Annotated[
         float | None,
-        typer.Option(
-            "--weight", metavar="W", help="Everybody's privacy weight.", show_default="drawn as in the paper",
-            rich_help_panel=options.PRIVACY_PANEL,
+        privacy_option(
+            "--weight", metavar="W", help="Everybody's privacy weight.", show_default="drawn as in the paper"
         ),
     ] = None,
-    factors: options.Factors = 10,
-    epochs: options.Epochs = 100,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-) -> None:  # fmt: skip
+    json: Json = False,
+) -> None:
     """Reconstruct star ratings from noisy gradients, subtract noise used twice, or ask for messages without noise."""
     if name not in _ATTACKS:
         raise ConfigError(f"there is no attack {name!r}; choose from {', '.join(_ATTACKS)}")
     from hdpmf.audit import attacks
 
-    settings = attacks.AttackSetting(method, epsilon, weight, factors, epochs, seed)
+    settings = attacks.AttackSetting(method, weight=weight, seed=trial.seed, **options.named(method))
+    runs = 1_000 if trial.runs is None else trial.runs
     with progress_bar(name) as advance:
-        result = attacks.run(name, settings, _world(data), users=users, runs=runs, progress=advance)
-    fields = {"attack": name, "method": method, **asdict(result), **asdict(settings), "data": data}
+        result = attacks.run(name, settings, trial.world(), users=users, runs=runs, progress=advance)
+    fields = {"attack": name, "method": method, **asdict(result), **asdict(settings), "data": trial.data}
     if json:
         print_json({**fields, "hdpmf_version": hdpmf_version()})
         return
@@ -122,28 +170,25 @@ def attack(
 
 
 @app.command("report")
+@grouped
 def report(
+    trial: TrialOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it goes.")] = Path("out") / "audit",
-    runs: _Runs = 10_000,
-    data: _Data = "synthetic",
-    epsilon: options.Epsilon = 1.0,
+    epsilon: _Epsilon = 1.0,
     weight: _Weight = 1.0,
-    seed: options.Seed = 0,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Audit every method in every view (a quarter of an hour); a figure (audit.png) and all numbers (audit.json)."""
     begin = time.perf_counter()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    make_folder(out)
     from hdpmf.audit import cells, run_audit
     from hdpmf.audit.figure import audit_png, row_of
     from hdpmf.files import atomic_write
 
-    world = _world(data)
+    world = trial.world()
+    runs = 10_000 if trial.runs is None else trial.runs
     results = []
-    audits = cells(runs, epsilon, weight, seed)
+    audits = cells(runs, epsilon, weight, trial.seed)
     with progress_bar("auditing", len(audits)) as advance:
         for done, audit in enumerate(audits):
             advance(done, len(audits))
@@ -153,8 +198,8 @@ def report(
         f"{100 * results[0].confidence:g}% confidence; {world.name}, {world.n_users:,} users"
     )
     document: dict[str, Any] = {
-        "results": [one.as_dict() for one in results],
-        "data": data,
+        "results": [result.as_dict() for result in results],
+        "data": trial.data,
         "seconds": time.perf_counter() - begin,
         "hdpmf_version": hdpmf_version(),
     }
@@ -166,19 +211,20 @@ def report(
     print_table(
         ("method", "view", "claimed", "at least", "verdict", "claimed for"),
         [
-            (row_of(one), one.view, _claimed(one), f"{one.epsilon_lower_bound:.2f}", one.verdict, one.claim_view)
-            for one in results
+            (
+                row_of(result),
+                result.view,
+                _claimed(result),
+                f"{result.epsilon_lower_bound:.2f}",
+                result.verdict,
+                result.claim_view,
+            )
+            for result in results
         ],
         numeric=("claimed", "at least"),
         title=f"{subtitle}; at most {results[0].ceiling:.2f} can be proved",
     )
     print_lines(f"figure: {out / 'audit.png'}", f"numbers: {out / 'audit.json'}")
-
-
-def _world(name: str) -> Ratings:
-    from hdpmf.ratings import load_dataset
-
-    return load_dataset(name)
 
 
 def _claimed(result: AuditResult) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.options import DATASET_NAMES, Json, complete_dataset
 from hdpmf.cli.shared.output import print_json, print_lines, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Data sets: list them, get them, look at them.")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=options.complete_dataset)]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=complete_dataset)]
 _BAR_WIDTH = 40
 _MOST_BARS = 11
 
 
 @app.command("list")
-def list_datasets(json: options.Json = False) -> None:
+def list_datasets(json: Json = False) -> None:
     """List the data sets, their sizes, and where they are or how to get them."""
-    rows = [listed(name) for name in options.DATASET_NAMES]
+    rows = [listed(name) for name in DATASET_NAMES]
     if json:
         print_json({"datasets": rows})
         return
@@ -49,7 +49,7 @@ def get_dataset(
         Path | None,
         typer.Option("--from", metavar="FILE", help="A local archive or file, instead of downloading."),
     ] = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Get a data set into the cache, checked: from its official address, or from a file at hand."""
     from hdpmf.ratings import dataset_info, fetch_dataset
@@ -64,7 +64,7 @@ def get_dataset(
 
 
 @app.command("info")
-def describe_dataset(name: _Name, json: options.Json = False) -> None:
+def describe_dataset(name: _Name, json: Json = False) -> None:
     """Load a data set and print its size, its scale and how its ratings are spread."""
     from hdpmf.ratings import dataset_info, load_dataset
 

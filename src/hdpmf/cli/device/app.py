@@ -12,9 +12,11 @@ from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ledger import ledger
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.status import status, write_card
-from hdpmf.cli.device.store import PassphraseFile, StorePath, User, new_passphrase, open_store
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
+from hdpmf.cli.device.store import StoreOptions, User, new_passphrase
+from hdpmf.cli.shared.files import read_text
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
+from hdpmf.cli.shared.output import hdpmf_version, item_fields, note, print_items, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 app = typer.Typer(
@@ -25,8 +27,9 @@ app = typer.Typer(
 
 
 @app.command()
+@grouped
 def init(
-    path: StorePath,
+    target: StoreOptions,
     users: Annotated[int, typer.Option("--users", metavar="N", help="Users that it speaks for: 1, or a silo's.")] = 1,
     policy: Annotated[
         Path | None,
@@ -49,42 +52,45 @@ def init(
             show_default="of the first file",
         ),
     ] = None,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Make a store with a new identity, and a card (public keys only) to hand to the recommender."""
     from hdpmf.device.card import card_of, new_device
     from hdpmf.device.policy import Policy
     from hdpmf.ratings import RatingScale
 
-    target = path.with_name(path.name + ".card.json") if card is None else card
-    if target.exists():
-        raise ConfigError(f"{target} exists already; choose another place for the card with --card")
+    path = target.path
+    place = path.with_name(path.name + ".card.json") if card is None else card
+    if place.exists():
+        raise ConfigError(f"{place} exists already; choose another place for the card with --card")
     if name is not None and not (1 <= len(name) <= 200 and name.isprintable()):
         raise ConfigError("a name has 1 to 200 printable characters")
-    if passphrase_file is not None and not encrypt:
+    if target.passphrase_file is not None and not encrypt:
         raise ConfigError("--passphrase-file belongs to --encrypt; give both or neither")
-    agreed = Policy() if policy is None else Policy.from_toml(_read(policy))
-    passphrase = new_passphrase(passphrase_file) if encrypt else None
+    agreed = Policy() if policy is None else Policy.from_toml(read_text(policy))
+    passphrase = new_passphrase(target.passphrase_file) if encrypt else None
     own = None if scale is None else RatingScale.of(scale)
     with new_device(path, name=name, users=users, policy=agreed, passphrase=passphrase, scale=own) as store:
         shown = card_of(store)
-        write_card(shown, target)
-        facts = {
-            "store": str(path),
-            "card": str(target),
-            "name": shown.name,
-            "identity": shown.identity,
-            "users": users,
-        }
-        facts |= {"encrypted": store.encrypted}
+        write_card(shown, place)
+        encrypted = store.encrypted
     if json:
-        print_json({**facts, "hdpmf_version": hdpmf_version()})
+        print_json(
+            {
+                "store": str(path),
+                "card": str(place),
+                "name": shown.name,
+                "identity": shown.identity,
+                "users": users,
+                "encrypted": encrypted,
+                "hdpmf_version": hdpmf_version(),
+            }
+        )
         return
     print_lines(
         f"Made {path} ({'encrypted' if encrypt else 'not encrypted; --encrypt would seal it'}), readable by you only.",
         f"This device is {shown.name}, identity {shown.identity}.",
-        f"Hand {target} to the recommender (hdpmf recommender enroll). There is no secret in it.",
+        f"Hand {place} to the recommender (hdpmf recommender enroll). There is no secret in it.",
         f"Next: hdpmf device rate {path} ITEM VALUE; then hdpmf device join {path} HOST:PORT --ca FILE --roster FILE",
     )
 
@@ -95,31 +101,25 @@ app.command()(rate)
 
 
 @app.command()
+@grouped
 def recommend(
-    path: StorePath,
+    target: StoreOptions,
     n: Annotated[int, typer.Option("-n", "--number", metavar="N", min=1, help="How many items.")] = 10,
     user: User = "me",
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Print the items that you have not rated and would rate best. Computed here; nothing is sent."""
-    with open_store(path, passphrase_file) as store:
+    with target.open() as store:
         from hdpmf.device.local_model import kept_model, recommend
 
-        found = recommend(store, n, user=user)
+        recommended = recommend(store, n, user=user)
         model = kept_model(store)
-    run = "" if model is None else model.run
-    method = "" if model is None else model.method
+    run, method = ("", "") if model is None else (model.run, model.method)
     if json:
-        items = [{"item": one.item, "title": one.title, "score": one.score} for one in found]
+        items = item_fields(recommended)
         print_json({"user": user, "method": method, "run": run, "items": items, "hdpmf_version": hdpmf_version()})
         return
-    columns = ("rank", "item", "expected", "title")[: 4 if any(one.title for one in found) else 3]
-    rows = [
-        (str(rank), one.item, f"{one.score:.2f}", one.title or "")[: len(columns)]
-        for rank, one in enumerate(found, start=1)
-    ]
-    print_table(columns, rows, numeric=("rank", "expected"))
+    print_items(recommended)
     note(f"From the model of run {run[:8]} ({method}) and your own ratings, on this device; nothing was sent.")
 
 
@@ -127,36 +127,28 @@ app.command()(ledger)
 
 
 @app.command()
+@grouped
 def policy(
-    path: StorePath,
+    target: StoreOptions,
     change: Annotated[
         Path | None, typer.Option("--set", metavar="FILE", help="Agree to what FILE says from now on.")
     ] = None,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Print what this device agrees to, as a TOML file that can be changed and set."""
     import msgspec
 
     from hdpmf.device.policy import Policy
 
-    agreed = None if change is None else Policy.from_toml(_read(change))
-    with open_store(path, passphrase_file) as store:
-        if agreed is not None:
-            store.set_policy(agreed)
-        found = store.policy
+    wanted = None if change is None else Policy.from_toml(read_text(change))
+    with target.open() as store:
+        if wanted is not None:
+            store.set_policy(wanted)
+        agreed = store.policy
     if json:
-        print_json({"policy": msgspec.to_builtins(found), "hdpmf_version": hdpmf_version()})
+        print_json({"policy": msgspec.to_builtins(agreed), "hdpmf_version": hdpmf_version()})
         return
-    print_lines(*found.to_toml().splitlines())
+    print_lines(*agreed.to_toml().splitlines())
 
 
 app.command()(forget)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigError(f"cannot read {path}: {reason}") from None

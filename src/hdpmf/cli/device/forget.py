@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
-from hdpmf.cli.shared import options
+from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
@@ -22,8 +23,9 @@ _LEDGER_GOES = (
 )
 
 
+@grouped
 def forget(
-    path: StorePath,
+    target: StoreOptions,
     ratings: Annotated[
         bool, typer.Option("--ratings", help="Ratings, weights, vectors and the run under way.")
     ] = False,
@@ -31,8 +33,7 @@ def forget(
     model: Annotated[bool, typer.Option("--model", help="As --vectors, and the catalogue: to take a new one.")] = False,
     everything: Annotated[bool, typer.Option("--everything", help="The whole store: ledger and identity too.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Take ratings, vectors, the model or everything out of the store, for good. There is no way back."""
     if not (ratings or vectors or model or everything):
@@ -40,18 +41,18 @@ def forget(
     what = "everything" if everything else ", ".join(
         word for word, chosen in (("ratings", ratings), ("vectors", vectors), ("model", model)) if chosen
     )  # fmt: skip
-    with open_store(path, passphrase_file, serving=True) as store:  # not while a run is being answered
+    with target.open(serving=True) as store:  # not while a run is being answered
         note(_LEDGER_GOES if everything else _LEDGER_STAYS)
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError(f"forgetting cannot be undone: confirm with --yes that {what} should go")
-            typer.confirm(f"Forget {what} of {path}?", abort=True, err=True)
+            typer.confirm(f"Forget {what} of {target.path}?", abort=True, err=True)
         if everything:
             store.destroy()
         else:
             store.forget(ratings=ratings, model=model)
     if json:
-        print_json({"store": str(path), "forgotten": what, "ledger_kept": not everything,
+        print_json({"store": str(target.path), "forgotten": what, "ledger_kept": not everything,
                     "hdpmf_version": hdpmf_version()})  # fmt: skip
         return
     print_lines(f"Forgotten: {what}.")

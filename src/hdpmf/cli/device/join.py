@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
-from hdpmf.cli.shared import options
+from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.shared.files import read_bytes
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import clean, hdpmf_version, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from hdpmf.transport import DeviceTransport
 
 
+@grouped
 def join(
-    path: StorePath,
+    target: StoreOptions,
     address: Annotated[
         str | None, typer.Argument(metavar="[HOST:PORT]", help="The recommender; the one of last time by default.")
     ] = None,
@@ -37,15 +40,14 @@ def join(
         typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned from then on."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Connect to a recommender and answer it, within the policy, until interrupted.
 
     The device decides what it sends; the ledger has it before it leaves. Authority and roster are pinned the first
     time. Compare the roster's digest with other participants, in a way that does not go through the recommender.
     """
-    with open_store(path, passphrase_file, serving=True) as store:
+    with target.open(serving=True) as store:
         where = _pin(store, address, ca, roster)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
@@ -58,7 +60,7 @@ def join(
         return
     print_lines(
         f"Answered {letters} letters; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",
-        f"What was sent: hdpmf device ledger {path}. What to watch: hdpmf device recommend {path}",
+        f"What was sent: hdpmf device ledger {target.path}. What to watch: hdpmf device recommend {target.path}",
     )
 
 
@@ -76,13 +78,13 @@ def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path 
     with store.transaction():
         store.put("address", address.encode())
         if ca is not None:
-            authority = _read(ca, "the recommender's authority")
+            authority = read_bytes(ca, "the recommender's authority")
             check_authority(authority)
             store.put("authority", authority)
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
         if roster is not None:
-            _pin_roster(store, _read(roster, "the roster"))
+            _pin_roster(store, read_bytes(roster, "the roster"))
         elif store.roster is None:
             raise ConfigError("give the roster once, with --roster FILE; then it is pinned")
     pinned, digest = store.roster, store.get("roster-digest")
@@ -99,7 +101,7 @@ def _pin_roster(store: DeviceStore, data: bytes) -> None:
 
     enrolled = Enrolled.from_json(data)
     before = store.get("roster-digest")
-    store.pin_roster([bytes.fromhex(one.identity) for one in enrolled.cards], [one.users for one in enrolled.cards])
+    store.pin_roster([bytes.fromhex(card.identity) for card in enrolled.cards], [card.users for card in enrolled.cards])
     store.put("roster-digest", enrolled.digest.encode())
     if before is not None and before.decode() != enrolled.digest:
         note(f"The roster is another one than before (its digest was {before.decode()}).")
@@ -159,13 +161,13 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
         stop.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        before[one] = signal.signal(one, end)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, end)
     try:
         yield stop
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -187,10 +189,3 @@ def _log_to_stderr() -> Iterator[None]:
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return clean(super().format(record))
-
-
-def _read(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {what} from {path}: {error.strerror}") from None

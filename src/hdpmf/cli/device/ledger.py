@@ -3,59 +3,81 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
-from hdpmf.cli.privacy.explain import percent
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.privacy.page import percent
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
+from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_paragraph, print_table
 from hdpmf.methods import method_named
 from hdpmf.methods.words import MEANING
 
 if TYPE_CHECKING:
     from hdpmf.device.ledger import Entry
+    from hdpmf.methods import Form
     from hdpmf.privacy.accounting import Cost
 
-_WIDTH = 100
 _SHOWN = 20
 _RATERS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What happened in one run."""
+    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for."""
 
     run: str
     entries: Sequence[Entry]
-    cost: Cost | None
 
     @property
     def paid(self) -> Entry | None:
         """The entry with which ratings paid."""
-        return next((one for one in self.entries if one.ratings), None)
+        return next((entry for entry in self.entries if entry.ratings), None)
+
+    @property
+    def form(self) -> Form | None:
+        """How the method ran."""
+        return None if self.paid is None else method_named(self.paid.method).form(bool(self.paid.labels))
+
+    @property
+    def cost(self) -> Cost | None:
+        """By the accountant."""
+        from hdpmf.privacy.accounting import cost
+
+        paid = self.paid
+        if paid is None:
+            return None
+        epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
+        return cost(
+            paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
+            factors=max(paid.factors, 1), labels=bool(paid.labels),
+        )  # fmt: skip
+
+    def count(self, action: str) -> int:
+        """How often something was done."""
+        return sum(entry.action == action for entry in self.entries)
 
 
+@grouped
 def ledger(
-    path: StorePath,
+    target: StoreOptions,
     everything: Annotated[bool, typer.Option("--all", help=f"All entries, not only the last {_SHOWN}.")] = False,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Say in plain words what this device has sent, when, to whom, and what that reveals under which assumption."""
-    with open_store(path, passphrase_file) as store:
+    with target.open() as store:
         entries, total = store.ledger.entries(), store.ledger.spent_total()
         epsilon, users = store.policy.epsilon, store.users
     runs = _runs(entries)
     if json:
         print_json(
             {
-                "entries": [_fields(one) for one in entries],
-                "runs": [_run_fields(one) for one in runs],
+                "entries": [_fields(entry) for entry in entries],
+                "runs": [_run_fields(run) for run in runs],
                 "spent_total": total if math.isfinite(total) else None,
                 "unprotected": math.isinf(total),
                 "budget_per_rating": epsilon,
@@ -66,11 +88,13 @@ def ledger(
     if not entries:
         print_lines("Nothing was ever sent from this device.")
         return
-    for one in runs:
-        _print_run(one)
+    for run in runs:
+        _print_run(run)
     shown = entries if everything else entries[-_SHOWN:]
     title = "Entries, oldest first" + ("" if len(shown) == len(entries) else f" (the last {len(shown)}; --all for all)")
-    rows = [(one.at, one.action, one.recommender, one.run[:8], str(one.number), one.words) for one in shown]
+    rows = [
+        (entry.at, entry.action, entry.recommender, entry.run[:8], str(entry.number), entry.words) for entry in shown
+    ]
     print_table(("when", "what", "with", "run", "round", "in words"), rows, numeric=("round",), title=title)
     whose = "one user" if users == 1 else "the user here who has spent most"
     spent = "infinitely much (something went out without protection)" if math.isinf(total) else f"epsilon {total:.4g}"
@@ -81,42 +105,25 @@ def ledger(
 
 
 def _runs(entries: Sequence[Entry]) -> list[_Run]:
-    found: dict[str, list[Entry]] = {}
-    for one in entries:
-        found.setdefault(one.run, []).append(one)
-    return [_Run(run, those, _cost(those)) for run, those in found.items()]
-
-
-def _cost(entries: Sequence[Entry]) -> Cost | None:
-    """What the run costs a rating of weight 1, by the accountant; None where nothing was paid for."""
-    from hdpmf.privacy.accounting import cost
-
-    paid = next((one for one in entries if one.ratings), None)
-    if paid is None:
-        return None
-    epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
-    return cost(
-        paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
-        factors=max(paid.factors, 1), labels=bool(paid.labels),
-    )  # fmt: skip
+    by_run: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_run.setdefault(entry.run, []).append(entry)
+    return [_Run(run, of_run) for run, of_run in by_run.items()]
 
 
 def _print_run(run: _Run) -> None:
-    first, last, paid = run.entries[0], run.entries[-1], run.paid
-    sent = sum(one.action == "sent" for one in run.entries)
-    refused = sum(one.action == "refused" for one in run.entries)
+    first, last, paid, form, cost = run.entries[0], run.entries[-1], run.paid, run.form, run.cost
+    sent, refused = run.count("sent"), run.count("refused")
     when = first.at if first.at == last.at else f"{first.at} to {last.at}"
     print_lines(f"Run {run.run[:8]} with {first.recommender} ({first.method}), {when}")
-    if paid is None or run.cost is None:
+    if paid is None or form is None or cost is None:
         _paragraph(f"Nothing of your ratings was sent. Refused: {refused}." if refused else "Nothing was sent.")
         return
-    form = method_named(paid.method).form(bool(paid.labels))
     claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
-    times = f"{sent} time{'s' if sent != 1 else ''}"
-    _paragraph(f"Sent {times}, for {paid.ratings} ratings. {form.sent}")
+    _paragraph(f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}")
     _paragraph(f"The recommender sees {claim.sees}.")
-    _paragraph(f"What that reveals: {_reveals(run.cost)}")
-    _paragraph(f"What it stands on: {MEANING[run.cost.status]} {run.cost.reason}")
+    _paragraph(f"What that reveals: {_reveals(cost)}")
+    _paragraph(f"What it stands on: {MEANING[cost.status]} {cost.reason}")
     _paragraph(form.stays_open)
     print_lines("")
 
@@ -133,30 +140,29 @@ def _reveals(cost: Cost) -> str:
 
 
 def _paragraph(text: str) -> None:
-    print_lines(*textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  "))
+    print_paragraph(text, indent="  ")
 
 
 def _fields(entry: Entry) -> dict[str, Any]:
     import msgspec
 
     plain: dict[str, Any] = msgspec.to_builtins(entry)
-    return {name: None if isinstance(one, float) and math.isinf(one) else one for name, one in plain.items()}
+    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()}
 
 
 def _run_fields(run: _Run) -> dict[str, Any]:
-    paid = run.paid
-    form = None if paid is None else method_named(paid.method).form(bool(paid.labels))
+    first, paid, form, cost = run.entries[0], run.paid, run.form, run.cost
     return {
         "run": run.run,
-        "recommender": run.entries[0].recommender,
-        "method": run.entries[0].method,
-        "view": run.entries[0].view,
-        "first": run.entries[0].at,
+        "recommender": first.recommender,
+        "method": first.method,
+        "view": first.view,
+        "first": first.at,
         "last": run.entries[-1].at,
-        "sent": sum(one.action == "sent" for one in run.entries),
-        "refused": sum(one.action == "refused" for one in run.entries),
+        "sent": run.count("sent"),
+        "refused": run.count("refused"),
         "ratings": 0 if paid is None else paid.ratings,
         "leaves_the_device": None if form is None else form.sent,
         "not_protected": None if form is None else form.stays_open,
-        "cost": None if run.cost is None else run.cost.fields(),
+        "cost": None if cost is None else cost.fields(),
     }

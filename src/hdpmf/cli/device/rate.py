@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import PassphraseFile, StorePath, User, open_store
-from hdpmf.cli.shared import options
+from hdpmf.cli.device.store import StoreOptions, User
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Columns, Json, Scale
 from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
 from hdpmf.errors import ConfigError
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 _MOST_FOUND = 50
 
 
+@grouped
 def rate(
-    path: StorePath,
+    target: StoreOptions,
     item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="The item's id.")] = None,
     value: Annotated[float | None, typer.Argument(metavar="[VALUE]", help="Your rating of it.")] = None,
     user: User = "me",
@@ -40,10 +42,9 @@ def rate(
     file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Add all ratings of a file, for a silo's users.")
     ] = None,
-    scale: options.Scale = None,
-    column: options.Columns = None,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    scale: Scale = None,
+    column: Columns = None,
+    json: Json = False,
 ) -> None:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
     typed = item is not None and (value is not None or remove or weight is not None)
@@ -54,7 +55,7 @@ def rate(
         )
     if file is None and (scale is not None or column):
         raise ConfigError("--scale and --column describe the file of --from")
-    with open_store(path, passphrase_file) as store:
+    with target.open() as store:
         if show:
             _list(store, json)
         elif search is not None:
@@ -63,14 +64,14 @@ def rate(
             if file is not None:
                 said = _bulk(store, file, scale, column)
             else:
-                said = _one(store, item, value, user, weight, remove)
+                said = _change(store, item, value, user, weight, remove)
             if json:
                 print_json({**said, "ratings": store.n_ratings, "hdpmf_version": hdpmf_version()})
             else:
                 print_lines(f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent.")
 
 
-def _one(
+def _change(
     store: DeviceStore, item: str | None, value: float | None, user: str, weight: float | None, remove: bool
 ) -> dict[str, Any]:
     with store.transaction():
@@ -93,13 +94,13 @@ def _one(
 def _bulk(
     store: DeviceStore, file: Path, scale: tuple[float, float] | None, columns: list[str] | None
 ) -> dict[str, Any]:
-    from hdpmf.cli.shared.inputs import Source
+    from hdpmf.cli.shared.ratings import RatingsOptions
     from hdpmf.ratings import Ratings
 
     catalogue = store.pinned_catalogue
     if scale is None and catalogue is not None:
         scale = (catalogue.known.scale.low, catalogue.known.scale.high)
-    ratings: Ratings = Source(file, None, scale, columns).load()
+    ratings: Ratings = RatingsOptions(train=file, scale=scale, column=columns).load()
     store.add(ratings)
     return {"done": f"Added {len(ratings)} ratings of {len(set(ratings.user_codes.tolist()))} users", "file": str(file)}
 
@@ -111,25 +112,19 @@ def _list(store: DeviceStore, json: bool) -> None:
     if json:
         items = [
             {
-                "user": one.user,
-                "item": one.item,
-                "title": titles.get(one.item),
-                "value": one.value,
-                "weight": one.weight,
+                "user": record.user,
+                "item": record.item,
+                "title": titles.get(record.item),
+                "value": record.value,
+                "weight": record.weight,
             }
-            for one in records
+            for record in records
         ]
         print_json({"ratings": items, "hdpmf_version": hdpmf_version()})
         return
     rows = [
-        (
-            one.user,
-            one.item,
-            f"{one.value:g}",
-            f"{one.weight:.3g}",
-            titles.get(one.item, ""),
-        )
-        for one in records
+        (record.user, record.item, f"{record.value:g}", f"{record.weight:.3g}", titles.get(record.item, ""))
+        for record in records
     ]
     print_table(("user", "item", "rating", "weight", "title"), rows, numeric=("rating", "weight"))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import PassphraseFile, StorePath, open_store
-from hdpmf.cli.shared import options
+from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -17,25 +18,25 @@ if TYPE_CHECKING:
     from hdpmf.protocol.federation import DeviceCard
 
 
+@grouped
 def status(
-    path: StorePath,
+    target: StoreOptions,
     card: Annotated[
         Path | None, typer.Option("--card", metavar="FILE", help="Write the device's card once more.")
     ] = None,
-    passphrase_file: PassphraseFile = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Say what this device is, what it holds, and what its ratings have left to spend."""
-    with open_store(path, passphrase_file) as store:
+    with target.open() as store:
         from hdpmf.device.card import card_of
 
         if card is not None:
             write_card(card_of(store), card)
         facts = _facts(store)
     if json:
-        print_json({"store": str(path), **facts, "hdpmf_version": hdpmf_version()})
+        print_json({"store": str(target.path), **facts, "hdpmf_version": hdpmf_version()})
         return
-    print_lines(*_words(path, facts))
+    print_lines(*_words(target.path, facts))
 
 
 def write_card(card: DeviceCard, target: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hdpmf.cli.shared.files import read_text
 from hdpmf.cli.shared.output import note
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -29,37 +31,40 @@ PassphraseFile = Annotated[
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="Whose, on a device of several users.")]
 
 
-def open_store(path: Path, passphrase_file: Path | None, *, serving: bool = False) -> DeviceStore:
-    """The store, opened. A passphrase is asked for only where one is needed."""
-    from hdpmf.device.store import DeviceStore
+@dataclass(frozen=True)
+class StoreOptions:
+    """Which store, and how to get into it."""
 
-    passphrase = None
-    if DeviceStore.is_encrypted(path):
-        passphrase = find_passphrase(passphrase_file)
-        if passphrase is None:
-            passphrase = typer.prompt(f"Passphrase of {path}", hide_input=True, err=True)
-    elif passphrase_file is not None:
-        raise ConfigError(f"{path} is not encrypted, so it needs no passphrase; leave out --passphrase-file")
-    return DeviceStore.open(path, passphrase=passphrase, serving=serving)
+    path: StorePath
+    passphrase_file: PassphraseFile = None
+
+    def open(self, *, serving: bool = False) -> DeviceStore:
+        """The store, opened. A passphrase is asked for only where one is needed."""
+        from hdpmf.device.store import DeviceStore
+
+        passphrase = None
+        if DeviceStore.is_encrypted(self.path):
+            passphrase = find_passphrase(self.passphrase_file)
+            if passphrase is None:
+                passphrase = typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True)
+        elif self.passphrase_file is not None:
+            raise ConfigError(f"{self.path} is not encrypted, so it needs no passphrase; leave out --passphrase-file")
+        return DeviceStore.open(self.path, passphrase=passphrase, serving=serving)
 
 
 def new_passphrase(passphrase_file: Path | None) -> str:
     """The passphrase of a store that is going to be made."""
-    found = find_passphrase(passphrase_file)
-    if found is None:
-        found = typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    passphrase = find_passphrase(passphrase_file)
+    if passphrase is None:
+        passphrase = typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
         note("There is no way back into the store without this passphrase: write it down.")
-    return str(found)
+    return str(passphrase)
 
 
 def find_passphrase(passphrase_file: Path | None) -> str | None:
     """The passphrase from a file or the environment; None where it has to be asked for, and can be."""
     if passphrase_file is not None:
-        try:
-            lines = passphrase_file.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise ConfigError(f"cannot read the passphrase from {passphrase_file}: {reason}") from None
+        lines = read_text(passphrase_file, "the passphrase").splitlines()
         if not lines or not lines[0]:
             raise ConfigError(f"the first line of {passphrase_file} is empty; it should be the passphrase")
         return lines[0]

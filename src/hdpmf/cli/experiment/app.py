@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
 from hdpmf.cli.shared.reporting import Out, Results, print_written
 from hdpmf.cli.shared.running import (
-    Backend,
-    Jobs,
+    ExecutionOptions,
     cell_fields,
     command_line,
     done_fields,
@@ -27,49 +27,46 @@ _OUT = Path("out") / "experiment"
 
 
 @app.command("run")
+@grouped
 def run_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file.")],
+    execution: ExecutionOptions,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there.")
     ] = _OUT,
-    jobs: Jobs = None,
-    backend: Backend = "loky",
-    on: options.On = "auto",
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Run an experiment: cross-validation, then every method on every seed; all cores, resumable."""
     from hdpmf.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
-    words = {"jobs": jobs, "backend": backend, "on": None if on == "auto" else on}
-    done, cells = run_and_summarise(
+    done, by_name = run_and_summarise(
         [experiment],
-        files,
         out,
-        jobs=jobs,
-        backend=backend,
-        on=on,
-        command=command_line("hdpmf", "experiment", "run", file, out=out, **words),
-        public_command=command_line("hdpmf", "experiment", "run", file.name, **words),
+        execution,
+        files=files,
+        command=command_line("hdpmf", "experiment", "run", file, out=out, **execution.typed),
+        public_command=command_line("hdpmf", "experiment", "run", file.name, **execution.typed),
     )
+    cells = by_name.get(experiment.name, [])
     if json:
         print_json(
             {
                 "experiment": experiment.name,
                 "out": str(out),
-                "cells": [cell_fields(cell) for cell in cells.get(experiment.name, ())],
+                "cells": [cell_fields(cell) for cell in cells],
                 **done_fields(done),
                 "hdpmf_version": hdpmf_version(),
             }
         )
         return
-    print_cells(experiment, cells.get(experiment.name, []))
-    print_claims(cells.get(experiment.name, ()))
+    print_cells(experiment, cells)
+    print_claims(cells)
     print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
 
 
 @app.command("report")
-def report(out: Out, results: Results = _OUT, json: options.Json = False) -> None:
+def report(out: Out, results: Results = _OUT, json: Json = False) -> None:
     """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables about the experiments in a folder."""
     from hdpmf.report import write_report
 
@@ -77,23 +74,21 @@ def report(out: Out, results: Results = _OUT, json: options.Json = False) -> Non
 
 
 @app.command("list")
-def list_experiments(json: options.Json = False) -> None:
+def list_experiments(json: Json = False) -> None:
     """List the paper's experiments; their TOML files are examples to start from."""
     from hdpmf import paper
     from hdpmf.experiments import expected_runs
 
-    rows = []
-    for name in paper.NAMES:
-        one = paper.experiment(name)
-        rows.append(
-            {
-                "name": name,
-                "title": one.title,
-                "reference": one.reference,
-                "datasets": list(one.datasets),
-                "runs": len(expected_runs([one])),
-            }
-        )
+    rows = [
+        {
+            "name": name,
+            "title": experiment.title,
+            "reference": experiment.reference,
+            "datasets": list(experiment.datasets),
+            "runs": len(expected_runs([experiment])),
+        }
+        for name, experiment in ((name, paper.experiment(name)) for name in paper.NAMES)
+    ]
     if json:
         print_json({"experiments": rows})
         return

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.recommender.serve import Labels, Method, Prior, Rounds, SecureSum, run_settings
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.federation import SHARE, FederatedOptions, Method, RunOptions
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import DatasetName, Json, Seed, data_option, run_option
 from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
 from hdpmf.errors import ConfigError
-from hdpmf.methods import method_named
 
 if TYPE_CHECKING:
     from hdpmf.federation.demo import DemoResult
@@ -22,46 +20,29 @@ if TYPE_CHECKING:
 
 _WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
 _HELD_OUT = 5
-_SHARE = 0.75  # of the users must be in every round
+_ROUNDS = 20
 
 
+@grouped
 def demo(
+    run_options: RunOptions,
+    options: FederatedOptions,
     method: Method = "hdp-sum",
     devices: Annotated[
-        int,
-        typer.Option(
-            "--devices",
-            metavar="N",
-            min=3,
-            help="Device processes; users are dealt to them.",
-            rich_help_panel=options.DATA_PANEL,
-        ),
+        int, data_option("--devices", metavar="N", min=3, help="Device processes; users are dealt to them.")
     ] = 8,
-    data: options.DatasetName = None,
-    rounds: Rounds = None,
-    secure_sum: SecureSum = None,
-    labels: Labels = False,
-    prior: Prior = None,
-    epsilon: options.Epsilon = 1.0,
-    factors: options.Factors = 10,
-    lr: options.LearningRate = None,
-    reg: options.Reg = 0.01,
+    data: DatasetName = None,
     keep: Annotated[
         Path | None,
-        typer.Option(
-            "--keep",
-            metavar="FOLDER",
-            help="Leave certificates, stores, ledgers, logs and the model there.",
-            rich_help_panel=options.RUN_PANEL,
-        ),
+        run_option("--keep", metavar="FOLDER", help="Leave certificates, stores, ledgers, logs and the model there."),
     ] = None,
-    seed: options.Seed = 0,
-    json: options.Json = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Start a recommender and devices as separate processes with TLS, train, measure, and clean up.
 
     Without --data the users are those of a made-up world.
-    """  # fmt: skip
+    """
     from hdpmf.federation.demo import run_demo
     from hdpmf.privacy import PrivacySpec
     from hdpmf.ratings import load_dataset
@@ -70,10 +51,8 @@ def demo(
         raise ConfigError(f"{keep} is not empty; give --keep a new folder")
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
-    settings = run_settings(
-        method, secure_sum, 20 if rounds is None and method_named(method).has_h else rounds,
-        int(_SHARE * train.n_users), epsilon, factors, lr, reg, train.n_users, labels=labels, prior=prior,
-    )  # fmt: skip
+    users = train.n_users
+    settings = run_options.settings(method, options, users, int(SHARE * users), usual_rounds=_ROUNDS)
     weights = PrivacySpec().draw(train, rng=seed)
     with _place(keep) as folder, progress_bar("training", settings.rounds) as advance:
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hdpmf.cli.recommender.serve import Labels, Method, Minimum, Prior, Rounds, run_settings
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.inputs import Settings, Source
+from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json, Seed, data_option, run_option
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
+from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,83 +18,50 @@ if TYPE_CHECKING:
     from hdpmf.ratings import Ratings
 
 
-def simulate(
-    method: Method = "hdpmf",
+@dataclass(frozen=True)
+class CrowdOptions:
+    """Who takes part."""
+
     devices: Annotated[
         int | None,
-        typer.Option(
+        data_option(
             "--devices",
             metavar="N",
             help="Devices. With fewer than there are users, users are dealt to N silos of several users.",
             show_default="one per user",
-            rich_help_panel=options.DATA_PANEL,
         ),
-    ] = None,
+    ] = None
     sample: Annotated[
         int | None,
-        typer.Option(
-            "--sample",
-            metavar="N",
-            help="Take only N users of the data, chosen by the seed.",
-            rich_help_panel=options.DATA_PANEL,
-        ),
-    ] = None,
-    data: options.DatasetName = None,
-    train: options.TrainFile = None,
-    test: options.TestFile = None,
-    hold_out: options.HoldOut = None,
-    ready_split: options.ReadySplit = False,
-    scale: options.Scale = None,
-    column: options.Columns = None,
-    rounds: Rounds = None,
-    factors: options.Factors = 10,
-    lr: options.LearningRate = None,
-    reg: options.Reg = 0.01,
-    secure_sum: Annotated[
-        bool | None,
-        typer.Option(
-            "--secure-sum/--messages",
-            help="Whether the recommender sees only secure sums (with real masking), or every message.",
-            show_default="sums, but for hdp-bit",
-            rich_help_panel=options.PRIVACY_PANEL,
-        ),
-    ] = None,
-    labels: Labels = False,
-    prior: Prior = None,
-    epsilon: options.Epsilon = 1.0,
+        data_option("--sample", metavar="N", help="Take only N users of the data, chosen by the seed."),
+    ] = None
+    processes: Annotated[int, run_option("--processes", metavar="N", min=1, help="Processes with devices in them.")] = 2
+
+
+@grouped
+def simulate(
+    crowd: CrowdOptions,
+    source: SteppedRatingsOptions,
+    cut: SplitOptions,
+    run_options: RunOptions,
+    options: FederatedOptions,
+    wishes: WeightOptions,
+    method: Method = "hdpmf",
     minimum: Minimum = None,
-    spec: options.Spec = None,
-    uniform_weights: options.UniformWeights = False,
-    weights_seed: options.WeightsSeed = None,
-    seed: options.Seed = 0,
-    processes: Annotated[
-        int,
-        typer.Option(
-            "--processes", metavar="N", help="Processes with devices in them.", rich_help_panel=options.RUN_PANEL
-        ),
-    ] = 2,
-    json: options.Json = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Run a federation of simulated devices in one go, through the same messages, and measure it."""
     from hdpmf.federation.simulate import simulate as run
     from hdpmf.service.live import watch
     from hdpmf.service.metrics import Metrics
 
-    if processes < 1:
-        raise ConfigError(f"--processes must be at least 1, not {processes}")
-    training, held_out = Source(train, data, scale, column).split(test, hold_out, ready_split, seed)
-    if sample is not None:
-        training, held_out = _sampled(training, held_out, sample, seed)
-    drawing = Settings(
-        method, factors, lr, reg, 1, epsilon, "batch", "auto", "epoch", "mean", seed, None, spec, uniform_weights,
-        weights_seed,
-    )  # fmt: skip
-    weights = drawing.draw_weights(training)
+    training, held_out = cut.split(source, seed)
+    if crowd.sample is not None:
+        training, held_out = _sampled(training, held_out, crowd.sample, seed)
+    weights = wishes.draw(training, seed)
     users = training.n_users
-    settings = run_settings(
-        method, secure_sum, rounds, users if minimum is None else minimum, epsilon, factors, lr, reg, users,
-        labels=labels, prior=prior,
-    )  # fmt: skip
+    settings = run_options.settings(method, options, users, users if minimum is None else minimum)
     metrics = Metrics()
     with watch(metrics, lines=not json) as log:
         done = run(
@@ -101,9 +69,9 @@ def simulate(
             settings,
             weights,
             test=held_out,
-            devices=devices,
+            devices=crowd.devices,
             seed=seed,
-            processes=processes,
+            processes=crowd.processes,
             metrics=metrics,
             log=log,
         )

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.model import one_round
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.inputs import Settings, Source
-from hdpmf.cli.shared.output import (
-    claim_fields,
-    claim_sentence,
-    epochs_progress,
-    hdpmf_version,
-    print_json,
-    print_lines,
-    print_table,
-    short_claim,
-)
+from hdpmf.cli.model.fitting import facts, fit, make, remarks
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.method_options import ModelOptions
+from hdpmf.cli.shared.options import Json, Method, Seed, run_option
+from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines, print_table, short_claim
+from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
+from hdpmf.cli.shared.weights import WeightOptions
+from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
     from hdpmf.models import Model
@@ -30,73 +22,41 @@ _LISTED = 10
 
 Ranking = Annotated[
     bool,
-    typer.Option(
+    run_option(
         "--ranking",
         help=f"Measure lists of {_LISTED} too: NDCG, recall and coverage, where a test rating in the top quarter of "
         "the scale is relevant and everything that a user has not rated is a candidate.",
-        rich_help_panel=options.RUN_PANEL,
     ),
 ]
 
 
+class EvaluatedOptions(ModelOptions):
+    """All but stopping early: there are no ratings to validate on."""
+
+    without = ("early_stopping",)
+
+
+@grouped
 def evaluate(
-    method: options.Method,
-    train: options.TrainFile = None,
-    test: options.TestFile = None,
-    data: options.DatasetName = None,
-    hold_out: options.HoldOut = None,
-    ready_split: options.ReadySplit = False,
-    scale: options.Scale = None,
-    step: options.Step = None,
-    column: options.Columns = None,
-    factors: options.Factors = 10,
-    lr: options.LearningRate = None,
-    reg: options.Reg = 0.01,
-    epochs: options.Epochs = 100,
-    solver: options.Solver = "batch",
-    epsilon: options.Epsilon = 1.0,
-    h: options.NoiseShare = "auto",
-    noise: options.Noise = "epoch",
-    threshold: options.Threshold = "mean",
-    spec: options.Spec = None,
-    uniform_weights: options.UniformWeights = False,
-    weights_seed: options.WeightsSeed = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    on: options.On = "cpu",
-    items: one_round.Items = None,
-    features: one_round.Features = None,
-    prior: one_round.Prior = None,
-    coding: one_round.Coding = None,
-    design: one_round.Design = None,
-    labels: one_round.Labels = False,
-    patterns: one_round.Patterns = None,
+    method: Method,
+    source: SteppedRatingsOptions,
+    cut: SplitOptions,
+    options: EvaluatedOptions,
+    wishes: WeightOptions,
+    seed: Seed = 0,
     ranking: Ranking = False,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Train METHOD and measure its error on test ratings, beside both trivial baselines."""
-    settings = Settings(
-        method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
-        spec, uniform_weights, weights_seed, on,
-    )  # fmt: skip
-    extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
-    source = Source(train, data, scale, column, step)
-
-    from hdpmf.methods import METHODS
     from hdpmf.models import make_model
 
-    training, held_out = source.split(test, hold_out, ready_split, seed)
-    model = make_model(method, **settings.model_params(), **extra)
-    weights = settings.draw_weights(training)
-    with epochs_progress(f"training {METHODS[method].label}", epochs) as after_epoch:
-        begin = time.perf_counter()
-        model.fit(training, weights, callbacks=[after_epoch])
-        seconds = time.perf_counter() - begin
+    model = make(method, options, seed)
+    training, held_out = cut.split(source, seed)
+    seconds = fit(method, model, training, wishes.draw(training, seed))
     score = model.score(held_out)
     lists = _lists(model, held_out) if ranking else {}
     baselines = {name: make_model(name).fit(training) for name in _BASELINES}
-    baseline_scores = {name: baseline.score(held_out) for name, baseline in baselines.items()}
-
+    scores = {name: baseline.score(held_out) for name, baseline in baselines.items()}
     if json:
         print_json(
             {
@@ -108,25 +68,23 @@ def evaluate(
                 **lists,
                 "n_train": len(training),
                 "fit_seconds": seconds,
-                **claim_fields(model.privacy),
-                **settings.record(),
-                **one_round.record(model),
-                "data": training.name,
-                "user_mean_mse": baseline_scores["user-mean"]["mse"],
-                "user_mean_mae": baseline_scores["user-mean"]["mae"],
-                "global_mean_mse": baseline_scores["global-mean"]["mse"],
-                "global_mean_mae": baseline_scores["global-mean"]["mae"],
-                "hdpmf_version": hdpmf_version(),
+                **wishes.record(seed),
+                **{
+                    f"{name.replace('-', '_')}_{error}": scores[name][error]
+                    for name in scores
+                    for error in ("mse", "mae")
+                },
+                **facts(method, model, seed, training.name),
             }
         )
         return
-    models = {method: (model, score, f"{seconds:.2f} s")}
-    models |= {name: (baselines[name], baseline_scores[name], "") for name in _BASELINES if name not in models}
+    rows = {method: (model, score, f"{seconds:.2f} s")}
+    rows |= {name: (baselines[name], scores[name], "") for name in _BASELINES if name not in rows}
     print_table(
         ("method", "MSE", "MAE", "epsilon", "fit"),
         [
-            (METHODS[name].label, f"{one['mse']:.4f}", f"{one['mae']:.4f}", short_claim(fitted.privacy), fit)
-            for name, (fitted, one, fit) in models.items()
+            (METHODS[name].label, f"{errors['mse']:.4f}", f"{errors['mae']:.4f}", short_claim(fitted.privacy), took)
+            for name, (fitted, errors, took) in rows.items()
         ],
         numeric=("MSE", "MAE", "fit"),
         title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to test on",
@@ -134,11 +92,13 @@ def evaluate(
     )
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
-    for remark in one_round.remarks(model):
-        print_lines(remark)
-    if ranking:
-        print_lines(_in_words(lists))
-    print_lines(claim_sentence(model.privacy))
+    print_lines(*remarks(model), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
+
+
+def _of_baselines(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
+    return {
+        f"{name.replace('-', '_')}_{error}": score[error] for name, score in scores.items() for error in ("mse", "mae")
+    }
 
 
 def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:

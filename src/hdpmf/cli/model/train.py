@@ -3,103 +3,53 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli.model import one_round
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.inputs import Settings, Source
-from hdpmf.cli.shared.output import (
-    claim_fields,
-    claim_sentence,
-    epochs_progress,
-    hdpmf_version,
-    print_json,
-    print_lines,
-)
+from hdpmf.cli.model.fitting import facts, fit, make, remarks
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.method_options import ModelOptions
+from hdpmf.cli.shared.options import Json, Method, Seed, model_option
+from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines
+from hdpmf.cli.shared.ratings import SteppedRatingsOptions
+from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError, StorageError
+from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
     from hdpmf.ratings import Ratings
 
 
+@grouped
 def train(
-    method: options.Method,
+    method: Method,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to save; an earlier model is replaced.")
     ],
-    train: options.TrainFile = None,
-    data: options.DatasetName = None,
-    scale: options.Scale = None,
-    step: options.Step = None,
-    column: options.Columns = None,
-    factors: options.Factors = 10,
-    lr: options.LearningRate = None,
-    reg: options.Reg = 0.01,
-    epochs: options.Epochs = 100,
-    solver: options.Solver = "batch",
+    source: SteppedRatingsOptions,
+    options: ModelOptions,
+    wishes: WeightOptions,
     validation_fraction: Annotated[
         float | None,
-        typer.Option(
+        model_option(
             "--validation-fraction",
             metavar="F",
             help="Keep this part of the ratings out of training and measure on it.",
-            rich_help_panel=options.MODEL_PANEL,
         ),
     ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            "--patience",
-            metavar="N",
-            help="End when validation has not improved for N epochs, and keep the best.",
-            rich_help_panel=options.MODEL_PANEL,
-        ),
-    ] = None,
-    epsilon: options.Epsilon = 1.0,
-    h: options.NoiseShare = "auto",
-    noise: options.Noise = "epoch",
-    threshold: options.Threshold = "mean",
-    spec: options.Spec = None,
-    uniform_weights: options.UniformWeights = False,
-    weights_seed: options.WeightsSeed = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    on: options.On = "cpu",
-    items: one_round.Items = None,
-    features: one_round.Features = None,
-    prior: one_round.Prior = None,
-    coding: one_round.Coding = None,
-    design: one_round.Design = None,
-    labels: one_round.Labels = False,
-    patterns: one_round.Patterns = None,
-    json: options.Json = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
-    settings = Settings(
-        method, factors, lr, reg, epochs, epsilon, solver, h, noise, threshold, seed, threads,
-        spec, uniform_weights, weights_seed, on,
-    )  # fmt: skip
-    extra = one_round.model_params(method, items, features, prior, coding, design, labels, patterns)
-    source = Source(train, data, scale, column, step)
-    if patience is not None and validation_fraction is None:
+    model = make(method, options, seed)
+    if "early_stopping" in options.given and validation_fraction is None:
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
     _check_place(out)
-
-    from hdpmf.methods import METHODS
-    from hdpmf.models import make_model
-
     ratings = source.load()
     learning, validation = _set_aside(ratings, validation_fraction, seed)
-    weights = settings.draw_weights(ratings)
-    model = make_model(method, **settings.model_params(), **extra, early_stopping=patience)
-    with epochs_progress(f"training {METHODS[method].label}", epochs) as after_epoch:
-        begin = time.perf_counter()
-        model.fit(learning, weights, validation=validation, callbacks=[after_epoch])
-        seconds = time.perf_counter() - begin
+    seconds = fit(method, model, learning, wishes.draw(ratings, seed), validation)
     validation_mse = None if validation is None else model.score(validation)["mse"]
     model.save(out)
 
@@ -117,11 +67,8 @@ def train(
                 "validation_mse": validation_mse,
                 "epochs_run": epochs_run,
                 "fit_seconds": seconds,
-                **claim_fields(model.privacy),
-                **settings.record(),
-                **one_round.record(model),
-                "data": ratings.name,
-                "hdpmf_version": hdpmf_version(),
+                **wishes.record(seed),
+                **facts(method, model, seed, ratings.name),
             }
         )
         return
@@ -131,9 +78,8 @@ def train(
     )
     if validation is not None:
         print_lines(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
-    for remark in one_round.remarks(model):
-        print_lines(remark)
     print_lines(
+        *remarks(model),
         f"recommender's part (nothing private): {recommender_part}",
         f"devices' part (PRIVATE, readable by you only): {devices_part}",
         claim_sentence(model.privacy),

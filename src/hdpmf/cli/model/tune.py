@@ -2,123 +2,118 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from hdpmf.cli.shared import options
-from hdpmf.cli.shared.inputs import Settings, Source
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.method_options import MethodOptions
+from hdpmf.cli.shared.options import Json, Method, Seed, model_option, run_option
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, hdpmf_version, print_json, print_lines, print_table
-from hdpmf.cli.shared.running import Backend, Jobs, command_line, done_fields, finite, resumable
+from hdpmf.cli.shared.ratings import RatingsOptions
+from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, finite, resumable
+from hdpmf.cli.shared.weights import SpecOptions
 from hdpmf.errors import ConfigError
+from hdpmf.methods import METHODS, method_named
 
 
-def tune(
-    method: options.Method,
-    train: options.TrainFile = None,
-    data: options.DatasetName = None,
-    scale: options.Scale = None,
-    column: options.Columns = None,
-    factors: options.Factors = 10,
-    folds: Annotated[int, typer.Option("--folds", metavar="N", help="Folds.", rich_help_panel=options.MODEL_PANEL)] = 5,
+class TunedOptions(MethodOptions):
+    """What stays the same in all runs."""
+
+    only = ("n_factors", "epochs", "solver", "epsilon")
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """What is tried."""
+
+    folds: Annotated[int, model_option("--folds", metavar="N", help="Folds.")] = 5
     lr_grid: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             "--lr-grid",
             metavar="A,B,...",
             help="Learning rates to try.",
             show_default="the paper's for sequential, 0.1,0.05,0.01,0.005 for batch",
-            rich_help_panel=options.MODEL_PANEL,
         ),
-    ] = None,
+    ] = None
     reg_grid: Annotated[
         str | None,
-        typer.Option(
-            "--reg-grid",
-            metavar="A,B,...",
-            help="Regularisations to try.",
-            show_default="0.01,0.001",
-            rich_help_panel=options.MODEL_PANEL,
-        ),
-    ] = None,
-    epochs: options.Epochs = 100,
-    solver: options.Solver = "batch",
-    epsilon: options.Epsilon = 1.0,
-    spec: options.Spec = None,
-    seed: options.Seed = 0,
+        model_option("--reg-grid", metavar="A,B,...", help="Regularisations to try.", show_default="0.01,0.001"),
+    ] = None
+
+
+@grouped
+def tune(
+    method: Method,
+    source: RatingsOptions,
+    options: TunedOptions,
+    grid: GridOptions,
+    wishes: SpecOptions,
+    execution: ExecutionOptions,
+    seed: Seed = 0,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            help="Results; a stopped command goes on from there.",
-            rich_help_panel=options.RUN_PANEL,
-        ),
+        run_option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there."),
     ] = Path("out") / "tune",
-    jobs: Jobs = None,
-    backend: Backend = "loky",
-    on: options.On = "auto",
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.
 
     With --data the test ratings of the split (ten per user) are left alone; with --train the whole file is used.
     """
-    Source(train, data, scale, column)  # refuses what does not fit together
-    settings = Settings(method, factors, None, 0.0, epochs, epsilon, solver, "auto", "epoch", "mean", seed, None, spec)
-    privacy: dict[str, float] = settings.record()["spec"]
-    lrs, regs = _numbers(lr_grid, "--lr-grid"), _numbers(reg_grid, "--reg-grid")
+    if "learning_rate" not in method_named(method).options:
+        raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
+    chosen = options.chosen(method)
+    fixed = {name: options.value(method, name) for name in TunedOptions.only}
+    lrs, regs = _numbers(grid.lr_grid, "--lr-grid"), _numbers(grid.reg_grid, "--reg-grid")
 
-    from hdpmf.cli.shared.inputs import _pairs
     from hdpmf.experiments import tune as cross_validate
     from hdpmf.experiments import watch
-    from hdpmf.methods import METHODS
     from hdpmf.models import make_model
 
-    words: dict[str, Any] = {
-        "data": data, "factors": factors, "folds": folds, "lr_grid": lr_grid, "reg_grid": reg_grid,
-        "epochs": epochs, "solver": solver, "epsilon": epsilon, "spec": list(spec or ()), "seed": seed,
-        "backend": backend, "on": None if on == "auto" else on,
-    }  # fmt: skip
-    here = command_line("hdpmf", "tune", method, train=train, out=out, **words)
-    with resumable(here), watch() as progress:
+    typed: dict[str, Any] = {
+        "data": source.data,
+        **{"factors" if name == "n_factors" else name: value for name, value in chosen.items()},
+        "folds": grid.folds,
+        "lr_grid": grid.lr_grid,
+        "reg_grid": grid.reg_grid,
+        "spec": list(wishes.spec or ()),
+        "seed": seed,
+        **execution.typed,
+    }
+    with resumable(command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)), watch() as progress:
         tuned = cross_validate(
             method,
-            str(data) if train is None else train,
-            n_factors=factors,
+            str(source.data) if source.train is None else source.train,
+            **{name: value for name, value in fixed.items() if value is not None},
             learning_rates=lrs,
             regs=regs,
-            folds=folds,
-            epochs=epochs,
-            epsilon=epsilon,
-            solver=solver,
-            privacy=privacy,
-            scale=scale,
-            columns=dict(_pairs(column, "--column", "user=customer")) if column else None,
+            folds=grid.folds,
+            privacy=wishes.changes,
+            scale=source.scale,
+            columns=source.columns,
             seed=seed,
             out=out,
-            n_jobs=jobs,
-            backend=backend,
-            on=on,
-            command=command_line("hdpmf", "tune", method, **words),
+            command=command_line("hdpmf", "tune", method, **typed),
             progress=progress,
+            **execution.arguments,
         )
     best = tuned.best
-    claim = make_model(method, **METHODS[method].own(epsilon=epsilon)).privacy
+    factors, solver = fixed["n_factors"], fixed["solver"]
+    claim = make_model(method, **({"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {})).privacy
     if json:
         print_json(
             {
                 "method": method,
                 "best": _cell(best),
                 "grid": [{**_cell(row), "status": row.status} for row in tuned.grid],
-                "folds": folds,
+                "folds": grid.folds,
                 "factors": factors,
-                "epochs": epochs,
+                "epochs": fixed["epochs"],
                 "solver": solver,
                 **claim_fields(claim),
-                "spec": privacy,
+                "spec": wishes.changes,
                 "seed": seed,
                 "data": tuned.dataset,
                 "out": str(out),
@@ -140,15 +135,13 @@ def tune(
             for row in tuned.grid
         ],
         numeric=("lr", "reg", "MSE", "MAE"),
-        title=f"{METHODS[method].label}, K={factors}, {solver}: mean over {folds} folds",
+        title=f"{METHODS[method].label}, K={factors}, {solver}: mean over {grid.folds} folds",
         strong=[position for position, row in enumerate(tuned.grid) if row is best],
     )
-    source = f"--train {train}" if train is not None else f"--data {data}"
-    print_lines(
-        f"use it with: hdpmf evaluate {method} {source} --factors {factors} --lr "
-        f"{best.values['learning_rate']:g} --reg {best.values['reg']:g} --solver {solver}",
-        claim_sentence(claim),
-    )
+    found = {"lr": f"{best.values['learning_rate']:g}", "reg": f"{best.values['reg']:g}"}
+    typed = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
+    use = command_line("hdpmf", "evaluate", method, train=source.train, data=source.data, **typed, **found)
+    print_lines(f"use it with: {use}", claim_sentence(claim))
 
 
 def _cell(row: Any) -> dict[str, Any]:
@@ -164,7 +157,7 @@ def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        numbers = tuple(float(one) for one in text.split(",") if one.strip())
+        numbers = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ConfigError(f"{option} takes numbers separated by commas, as 0.01,0.005, not {text!r}") from None
     if not numbers or len(set(numbers)) < len(numbers):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hdpmf.cli.paper.report import report
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json, complete_dataset, data_option
 from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
 from hdpmf.cli.shared.running import (
-    Backend,
+    ExecutionOptions,
     Jobs,
     cell_fields,
     command_line,
@@ -29,31 +32,53 @@ app = typer.Typer(help="The paper's whole evaluation: run it, see how far it is,
 
 _OUT, _QUICK_OUT = Path("out") / "paper", Path("out") / "paper-quick"
 
-_Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data",
-        metavar="NAME",
-        help="Only this data set; repeatable.",
-        show_default="every one of the paper's that is here",
-        autocompletion=options.complete_dataset,
-        rich_help_panel=options.DATA_PANEL,
-    ),
-]
-_Experiments = Annotated[
-    list[str] | None,
-    typer.Option("--experiment", "-e", metavar="NAME", help="Only this experiment; repeatable.", show_default="all"),
-]
-_Quick = Annotated[
-    bool, typer.Option("--quick", help="A reduced version of everything on ML-100K, in under two minutes.")
-]
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """Which of the paper's experiments, on what."""
+
+    data: Annotated[
+        list[str] | None,
+        data_option(
+            "--data",
+            metavar="NAME",
+            help="Only this data set; repeatable.",
+            show_default="every one of the paper's that is here",
+            autocompletion=complete_dataset,
+        ),
+    ] = None
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--experiment", "-e", metavar="NAME", help="Only this experiment; repeatable.", show_default="all"
+        ),
+    ] = None
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A reduced version of everything on ML-100K, in under two minutes.")
+    ] = False
+
+    def experiments(self) -> list[Experiment]:
+        """The experiments asked for, on the data sets asked for, or on those that are here."""
+        import msgspec
+
+        from hdpmf import paper
+        from hdpmf.experiments import resolve
+
+        experiments = [paper.experiment(name) for name in self.experiment or paper.NAMES]
+        if self.quick:
+            experiments = [paper.quick(experiment) for experiment in experiments]
+        wanted = tuple(dict.fromkeys(self.data)) if self.data else _present(experiments)
+        chosen = [resolve(msgspec.structs.replace(experiment, datasets=wanted))[0] for experiment in experiments]
+        if "yelp" in wanted and any("yelp-sample" in experiment.datasets for experiment in chosen):
+            note("Yelp's official file is not here; the Yelp sample stands in for it and is labelled so")
+        return chosen
 
 
 @app.command("run")
+@grouped
 def run_paper(
-    data: _Data = None,
-    experiment: _Experiments = None,
-    quick: _Quick = False,
+    choice: ChoiceOptions,
+    execution: ExecutionOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -64,59 +89,46 @@ def run_paper(
             show_default=f"{_OUT}, with --quick {_QUICK_OUT}",
         ),
     ] = None,
-    jobs: Jobs = None,
-    backend: Backend = "loky",
-    on: options.On = "auto",
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all cores, resumable."""
-    folder = out or (_QUICK_OUT if quick else _OUT)
-    experiments = _chosen(experiment, data, quick)
-    words = {"data": data or [], "experiment": experiment or [], "quick": quick, "jobs": jobs}
-    words["backend"] = None if backend == "loky" else backend
-    words["on"] = None if on == "auto" else on
+    folder = out or (_QUICK_OUT if choice.quick else _OUT)
+    experiments = choice.experiments()
+    typed = {**asdict(choice), **execution.typed}
     done, cells = run_and_summarise(
         experiments,
-        {},
         folder,
-        jobs=jobs,
-        backend=backend,
-        on=on,
-        command=command_line("hdpmf", "paper", "run", out=folder, **words),
-        public_command=command_line("hdpmf", "paper", "run", **words),
+        execution,
+        command=command_line("hdpmf", "paper", "run", out=folder, **typed),
+        public_command=command_line("hdpmf", "paper", "run", **typed),
     )
     if json:
         print_json(
             {
                 "out": str(folder),
-                "quick": quick,
-                "experiments": {name: [cell_fields(cell) for cell in one] for name, one in cells.items()},
+                "quick": choice.quick,
+                "experiments": {name: [cell_fields(cell) for cell in found] for name, found in cells.items()},
                 **done_fields(done),
                 "hdpmf_version": hdpmf_version(),
             }
         )
         return
-    for one in experiments:
-        if one.has_runs:
-            print_cells(one, cells[one.name])
-    print_claims(cell for one in cells.values() for cell in one)
+    for experiment in experiments:
+        if experiment.has_runs:
+            print_cells(experiment, cells[experiment.name])
+    print_claims(cell for found in cells.values() for cell in found)
     print_lines(f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}")
 
 
 @app.command("plan")
-def plan(
-    data: _Data = None,
-    experiment: _Experiments = None,
-    quick: _Quick = False,
-    jobs: Jobs = None,
-    json: options.Json = False,
-) -> None:
+@grouped
+def plan(choice: ChoiceOptions, jobs: Jobs = None, json: Json = False) -> None:
     """Say how many runs there would be and about how long they take here, without running anything."""
     from hdpmf.experiments import dataset_title, expected_runs, expected_seconds
     from hdpmf.experiments.schedule import estimated_seconds
     from hdpmf.progress import clock
 
-    experiments = _chosen(experiment, data, quick)
+    experiments = choice.experiments()
     runs = expected_runs(experiments)
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(run.data.name for run in runs):
@@ -137,7 +149,7 @@ def plan(
 @app.command("status")
 def status(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that --out named.")] = _OUT,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Say what is done and what is missing."""
     from hdpmf.experiments import Store
@@ -145,7 +157,9 @@ def status(
 
     with Store(out) as store:
         results = store.results()
-        rows = [experiment_status(one, results) for one in store.experiments().values() if one.has_runs]
+        rows = [
+            experiment_status(experiment, results) for experiment in store.experiments().values() if experiment.has_runs
+        ]
     if json:
         print_json({"out": str(out), "experiments": [row.fields() for row in rows]})
         return
@@ -171,30 +185,17 @@ def status(
 app.command("report")(report)
 
 
-def _chosen(names: list[str] | None, datasets: list[str] | None, quick: bool) -> list[Experiment]:
-    """The experiments asked for, on the data sets asked for, or on those that are here."""
-    import msgspec
-
-    from hdpmf import paper
-    from hdpmf.experiments import resolve
+def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:
+    """Those of the experiments' data sets that are on this machine; what is not is told."""
     from hdpmf.experiments.expand import available
     from hdpmf.ratings import dataset_info
 
-    experiments = [paper.experiment(name) for name in names or paper.NAMES]
-    if quick:
-        experiments = [paper.quick(one) for one in experiments]
-    if datasets:
-        wanted = tuple(dict.fromkeys(datasets))
-    else:
-        every = dict.fromkeys(name for one in experiments for name in one.datasets)
-        wanted = tuple(name for name in every if available(name))
-        for name in every:
-            if name not in wanted:
-                info = dataset_info(name)
-                note(f"without {info.title}, which is not on this machine; {info.how_to_get()}")
-        if not wanted:
-            raise DatasetError("none of the paper's data sets is on this machine; run: hdpmf data get ml-100k")
-    chosen = [resolve(msgspec.structs.replace(one, datasets=wanted))[0] for one in experiments]
-    if "yelp" in wanted and any("yelp-sample" in one.datasets for one in chosen):
-        note("Yelp's official file is not here; the Yelp sample stands in for it and is labelled so")
-    return chosen
+    every = dict.fromkeys(name for experiment in experiments for name in experiment.datasets)
+    present = tuple(name for name in every if available(name))
+    for name in every:
+        if name not in present:
+            info = dataset_info(name)
+            note(f"without {info.title}, which is not on this machine; {info.how_to_get()}")
+    if not present:
+        raise DatasetError("none of the paper's data sets is on this machine; run: hdpmf data get ml-100k")
+    return present

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.options import DATASET_NAMES, DatasetName, Json, Seed, Threads
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, progress_bar
 from hdpmf.errors import ConfigError, DatasetError, StorageError
 
@@ -17,19 +17,19 @@ app = typer.Typer(help="Population priors: what people in general like, from pub
 @app.command()
 def learn(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the prior (JSON).")],
-    data: options.DatasetName = None,
+    data: DatasetName = None,
     public: Annotated[
         bool,
         typer.Option("--public", help="Declare that these ratings are public: the prior may tell anything about them."),
     ] = False,
     name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
 ) -> None:
     """Learn a prior from a data set that is declared public."""
     if data is None:
-        raise ConfigError(f"say what to learn from: --data NAME, one of {', '.join(options.DATASET_NAMES)}")
+        raise ConfigError(f"say what to learn from: --data NAME, one of {', '.join(DATASET_NAMES)}")
     if not public:
         raise ConfigError(
             "a prior is learned without any protection, so it may only come from public ratings; "
@@ -63,7 +63,7 @@ def learn(
 @app.command()
 def show(
     prior: Annotated[str, typer.Argument(metavar="NAME|FILE", help="films, films-100k, or a file.")],
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Say where a prior comes from and what it knows."""
     from hdpmf.models import load_prior

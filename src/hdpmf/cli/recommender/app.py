@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.recommender.serve import serve
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.files import read_bytes
+from hdpmf.cli.shared.options import DatasetName, Json
 from hdpmf.cli.shared.output import print_json, print_lines, print_table
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.protocol import CatalogueTable
@@ -34,7 +35,7 @@ def init(
             help="The items: CSV, TSV or Parquet with ids and, if known, title, genres, year.",
         ),
     ] = None,
-    data: options.DatasetName = None,
+    data: DatasetName = None,
     scale: Annotated[
         tuple[float, float] | None,
         typer.Option("--scale", metavar="LOW HIGH", help="The public rating scale.", show_default="1 5"),
@@ -53,7 +54,7 @@ def init(
             show_default="localhost, 127.0.0.1",
         ),
     ] = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Set up a recommender: its items, its rating scale, its certificates."""
     from hdpmf.service.folder import Config, ServiceFolder
@@ -99,7 +100,7 @@ def enroll(
         list[str] | None,
         typer.Option("--remove", metavar="NAME", help="Take a device off, by name or key; repeatable."),
     ] = None,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Put devices on the roster, or take them off; without either, show it. People compare its digest."""
     from hdpmf.service.enrolment import read_card
@@ -109,7 +110,7 @@ def enroll(
     for name in remove or ():
         service.expel(name)
     if cards:
-        service.enroll([read_card(_read(path)) for path in cards])
+        service.enroll([read_card(read_bytes(path)) for path in cards])
     enrolled = service.enrolled
     path = folder / "roster.json"
     if json:
@@ -120,7 +121,7 @@ def enroll(
 
 
 @app.command()
-def status(folder: Folder, json: options.Json = False) -> None:
+def status(folder: Folder, json: Json = False) -> None:
     """Show what the recommender is doing, its devices and its runs."""
     import msgspec
 
@@ -128,7 +129,7 @@ def status(folder: Folder, json: options.Json = False) -> None:
 
     service = ServiceFolder(folder)
     enrolled = service.enrolled
-    runs = [_run(service, one) for one in service.runs()]
+    runs = [_run(service, run) for run in service.runs()]
     written = service.state()
     state = None if written is None else msgspec.json.decode(written)
     if json:
@@ -149,9 +150,9 @@ def status(folder: Folder, json: options.Json = False) -> None:
         print_table(
             ("run", "method", "sees", "stage", "rounds", "devices", "users"),
             [
-                (one["run"][:12], one["method"], one["view"], one["stage"], f"{one['rounds_done']}/{one['rounds']}",
-                 str(one["devices"]), str(one["users"]))
-                for one in runs
+                (run["run"][:12], run["method"], run["view"], run["stage"], f"{run['rounds_done']}/{run['rounds']}",
+                 str(run["devices"]), str(run["users"]))
+                for run in runs
             ],
             numeric=("rounds", "devices", "users"),
         )  # fmt: skip
@@ -191,22 +192,15 @@ def _make_certificates(service: ServiceFolder, names: tuple[str, ...]) -> None:
     ensure_certificates(service.transport_folder / "tls", names)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
-
-
 def _devices(enrolled: Enrolled) -> list[dict[str, Any]]:
-    return [{"name": one.name, "identity": one.identity, "users": one.users} for one in enrolled.cards]
+    return [{"name": card.name, "identity": card.identity, "users": card.users} for card in enrolled.cards]
 
 
 def _show_roster(enrolled: Enrolled) -> None:
     if len(enrolled):
         print_table(
             ("device", "identity", "users"),
-            [(one.name, one.identity[:16], f"{one.users:,}") for one in enrolled.cards],
+            [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards],
             numeric=("users",),
         )
     print_lines(
@@ -227,5 +221,5 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "rounds_done": len(checkpoint.users),
         "rounds_lost": len(checkpoint.lost),
         "devices": len(devices),
-        "users": sum(one.users for one in record.devices if one.identity in set(devices)),
+        "users": sum(card.users for card in record.devices if card.identity in set(devices)),
     }

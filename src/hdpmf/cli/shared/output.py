@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -24,6 +25,25 @@ if TYPE_CHECKING:
 
     from hdpmf.models import EpochRecord
     from hdpmf.privacy.claims import PrivacyClaim
+
+
+_WIDTH = 100
+
+
+class Recommended(Protocol):
+    """What a model and a device have in common to say about an item."""
+
+    @property
+    def item(self) -> Any:
+        """Its id."""
+
+    @property
+    def title(self) -> str | None:
+        """Its title, where it is known."""
+
+    @property
+    def score(self) -> float:
+        """The expected rating."""
 
 
 def hdpmf_version() -> str:
@@ -49,6 +69,11 @@ def note(text: str) -> None:
 def print_lines(*lines: str) -> None:
     """Lines of the result."""
     _say(*map(clean, lines))
+
+
+def print_paragraph(text: str, indent: str = "") -> None:
+    """Sentences of the result, in lines that can be read."""
+    print_lines(*textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
 def print_table(
@@ -78,6 +103,21 @@ def print_table(
     for position, row in enumerate(cells):
         table.add_row(*map(Text, row), style="bold cyan" if position in strong else None)
     console.print(table)
+
+
+def item_fields(recommended: Iterable[Recommended]) -> list[dict[str, Any]]:
+    """Recommended items for JSON."""
+    return [{"item": entry.item, "title": entry.title, "score": entry.score} for entry in recommended]
+
+
+def print_items(recommended: Sequence[Recommended]) -> None:
+    """Recommended items, the best first, with their titles where they are known."""
+    columns = ("rank", "item", "expected", "title")[: 4 if any(entry.title for entry in recommended) else 3]
+    rows = [
+        (str(rank), str(entry.item), f"{entry.score:.2f}", entry.title or "")[: len(columns)]
+        for rank, entry in enumerate(recommended, start=1)
+    ]
+    print_table(columns, rows, numeric=("rank", "expected"))
 
 
 def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:

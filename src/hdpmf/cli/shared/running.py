@@ -6,32 +6,53 @@ import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.options import completing, run_option
 from hdpmf.cli.shared.output import note, print_lines, print_table
 
 if TYPE_CHECKING:
     from hdpmf.experiments import Cell, Done, Experiment
 
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs", "-j", metavar="N", help="Runs at a time.", show_default="all cores", rich_help_panel=options.RUN_PANEL
-    ),
-]
-Backend = Annotated[
-    str,
-    typer.Option(
-        "--backend",
-        metavar="loky|threading|dask|ray",
-        help="Who does the runs: processes or threads here, or the cluster that dask or ray is connected to.",
-        rich_help_panel=options.RUN_PANEL,
-    ),
-]
+Jobs = Annotated[int | None, run_option("--jobs", "-j", metavar="N", help="Runs at a time.", show_default="all cores")]
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Who does the runs, and where."""
+
+    jobs: Jobs = None
+    backend: Annotated[
+        str,
+        run_option(
+            "--backend",
+            metavar="loky|threading|dask|ray",
+            help="Who does the runs: processes or threads here, or the cluster that dask or ray is connected to.",
+            autocompletion=completing(("loky", "threading", "dask", "ray")),
+        ),
+    ] = "loky"
+    on: Annotated[
+        str,
+        run_option(
+            "--on",
+            metavar="cpu|gpu|auto",
+            help="Where factors are trained; auto: on a GPU, if one can be used. There a seed gives other numbers.",
+            autocompletion=completing(("cpu", "gpu", "auto")),
+        ),
+    ] = "auto"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For the functions that run experiments."""
+        return {"n_jobs": self.jobs, "backend": self.backend, "on": self.on}
+
+    @property
+    def typed(self) -> dict[str, Any]:
+        """What people typed, for a command line that does the same again."""
+        usual = ExecutionOptions()
+        return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
 
 
 _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
@@ -54,19 +75,17 @@ def command_line(*words: object, **choices: object) -> str:
         option = "--" + name.replace("_", "-")
         if value is None or value is False or value == []:
             continue
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            parts += [option] if one is True else [option, str(one)]
+        for word in value if isinstance(value, (list, tuple)) else [value]:
+            parts += [option] if word is True else [option, str(word)]
     return shlex.join(parts)
 
 
 def run_and_summarise(
     experiments: Sequence[Experiment],
-    files: Mapping[str, Path],
     out: Path,
+    execution: ExecutionOptions,
     *,
-    jobs: int | None,
-    backend: str,
-    on: str,
+    files: Mapping[str, Path] | None = None,
     command: str,
     public_command: str,
 ) -> tuple[Done, dict[str, list[Cell]]]:
@@ -74,11 +93,9 @@ def run_and_summarise(
 
     Args:
         experiments: Resolved ones.
-        files: The user's files, by checksum.
         out: The folder of the results.
-        jobs: Runs at a time.
-        backend: Joblib's.
-        on: Where factors are trained.
+        execution: Who does the runs.
+        files: The user's files, by checksum.
         command: To go on after Ctrl-C.
         public_command: The same without places on this machine, for the store.
     """
@@ -87,22 +104,18 @@ def run_and_summarise(
     from hdpmf.progress import clock
 
     with Store(out, create=True) as store:
-        # The estimate knows processors only.
-        about = "" if use_gpu(on) else f", about {clock(expected_seconds(experiments, jobs))} if none were done before"
+        about = ""
+        if not use_gpu(execution.on):  # the estimate knows processors only
+            about = f", about {clock(expected_seconds(experiments, execution.jobs))} if none were done before"
         note(f"{len(expected_runs(experiments))} runs in all{about}")
         with resumable(command), watch() as progress:
             done = run_experiments(
-                experiments,
-                store,
-                files=files,
-                n_jobs=jobs,
-                backend=backend,
-                on=on,
-                command=public_command,
-                progress=progress,
+                experiments, store, files=files or {}, command=public_command, progress=progress, **execution.arguments
             )
         results = store.results()
-        cells = {one.name: collect(store, one, results) for one in experiments if one.has_runs}
+        cells = {
+            experiment.name: collect(store, experiment, results) for experiment in experiments if experiment.has_runs
+        }
     return done, cells
 
 

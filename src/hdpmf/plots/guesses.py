@@ -1,16 +1,11 @@
-"""The picture of ``hdpmf privacy explain``: how often each observer guesses right."""
+"""How often each observer guesses a rating right: the picture of ``hdpmf privacy explain``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from hdpmf.methods import method_named
-from hdpmf.methods.words import OBSERVERS, observer
 from hdpmf.plots import BAD, DOUBTFUL, FAINT, GOOD, INK, bare, new_figure, saved
-
-if TYPE_CHECKING:
-    from hdpmf.cli.privacy.explain import Line
 
 _COLOURS = {"no guarantee": BAD, "nominal": DOUBTFUL, "proved": GOOD}
 _MEANING = {
@@ -20,36 +15,39 @@ _MEANING = {
 }
 
 
-def guess_png(lines: Sequence[Line], title: str) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How often an observer is right about one kind of person, what that stands on, and how it is said."""
+
+    person: str
+    right: float
+    status: str
+    said: str
+
+
+def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     """A bar from 50 % (a coin) to how often the observer is right, per observer and user."""
     from matplotlib.patches import Patch
 
-    from hdpmf.cli.privacy.explain import percent
-
-    views = list(dict.fromkeys(line.view for line in lines))
-    rows: list[tuple[float, Line]] = []
+    rows: list[tuple[float, Guess]] = []
     position, heads = 0.0, []
-    for view in views:
-        heads.append((position, view))
+    for observer, of_observer in guesses.items():
+        heads.append((position, observer))
         position += 0.95
-        for line in (one for one in lines if one.view == view):
-            rows.append((position, line))
+        for guess in of_observer:
+            rows.append((position, guess))
             position += 0.8
         position += 0.45
     figure = new_figure(9.0, 0.36 * position + 1.7, dpi=150, facecolor="white")
     height = figure.get_size_inches()[1]
     axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
-    for place, line in rows:
-        cost = line.cost
-        colour = _COLOURS[cost.status]
-        axes.barh(place, cost.guess - 0.5, left=0.5, height=0.6, color=colour)
-        said = "no bound" if cost.status == "no guarantee" else percent(cost.guess)
-        axes.annotate(said, (max(cost.guess, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
+    for place, guess in rows:
+        axes.barh(place, guess.right - 0.5, left=0.5, height=0.6, color=_COLOURS[guess.status])
+        axes.annotate(guess.said, (max(guess.right, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
                       annotation_clip=False)  # fmt: skip
-    for place, view in heads:
-        shown = observer(view, method_named(lines[0].cost.method).has_h)
-        axes.annotate(OBSERVERS[shown], (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
-    axes.set_yticks([place for place, _ in rows], [line.person.name for _, line in rows], fontsize=9.5, color=INK)
+    for place, observer in heads:
+        axes.annotate(observer, (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
+    axes.set_yticks([place for place, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK)
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)
     axes.set_xticks([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"])
@@ -59,9 +57,9 @@ def guess_png(lines: Sequence[Line], title: str) -> bytes:
     figure.text(0.02, top, "One star or five? How often an observer is right", fontsize=14, fontweight="bold",
                 color=INK, va="top")  # fmt: skip
     figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
-    present = {line.cost.status for line in lines}
+    present = {guess.status for _, guess in rows}
     figure.legend(
-        handles=[Patch(color=_COLOURS[one], label=_MEANING[one]) for one in _COLOURS if one in present],
+        handles=[Patch(color=_COLOURS[status], label=_MEANING[status]) for status in _COLOURS if status in present],
         loc="upper left",
         bbox_to_anchor=(0.012, top - 0.56 / height),
         ncols=3,

@@ -1,0 +1,65 @@
+"""What ``train`` and ``evaluate`` share: a model made from options, fitted, and what is said about it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hdpmf.cli.shared.method_options import ModelOptions, recorded
+from hdpmf.cli.shared.output import claim_fields, epochs_progress, hdpmf_version
+from hdpmf.methods import method_named
+
+if TYPE_CHECKING:
+    from hdpmf.models import Model
+    from hdpmf.privacy import PrivacyWeights
+    from hdpmf.ratings import Ratings
+
+
+def make(method: str, options: ModelOptions, seed: int) -> Model:
+    """The model that the options describe."""
+    from hdpmf.models import make_model
+
+    seeded = {"rng": seed} if "rng" in method_named(method).options else {}
+    return make_model(method, **options.chosen(method), **seeded)
+
+
+def fit(
+    method: str, model: Model, ratings: Ratings, weights: PrivacyWeights, validation: Ratings | None = None
+) -> float:
+    """Fit it, with a bar; the seconds that it took."""
+    with epochs_progress(f"training {method_named(method).label}", getattr(model, "epochs", 1)) as after_epoch:
+        begin = time.perf_counter()
+        model.fit(ratings, weights, validation=validation, callbacks=[after_epoch])
+        return time.perf_counter() - begin
+
+
+def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
+    """What JSON says about a fitted model, so that the run can be repeated: what it was really trained with."""
+    from hdpmf.models.one_round import OneRound
+
+    document = {**recorded(method, model.get_params()), **claim_fields(model.privacy), "seed": seed, "data": data}
+    if isinstance(model, OneRound):
+        document |= {
+            "n_features": len(model.feature_names_),
+            "n_silent": model.n_silent_,
+            "prior_origin": model.prior_origin_,
+            "coding": model.coding_,
+            "n_patterns": model.facts_.patterns.shape[1],
+            "labels": bool(getattr(model, "labels", False)),
+        }
+    return document | {"hdpmf_version": hdpmf_version()}
+
+
+def remarks(model: Model) -> list[str]:
+    """What a user should be told about a fitted one-round model."""
+    from hdpmf.models.one_round import OneRound
+
+    if not isinstance(model, OneRound):
+        return []
+    lines = []
+    if model.n_silent_:
+        lines.append(f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64.")
+    if model.prior_origin_ is not None:
+        origin = model.prior_origin_
+        lines.append(f"Population prior {origin['name']}, learned from {origin.get('dataset', 'unknown data')}.")
+    return lines

@@ -1,0 +1,133 @@
+"""From options to what a run asks of devices, for ``recommender serve`` and ``federate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from hdpmf.cli.shared.method_options import MethodOptions
+from hdpmf.cli.shared.options import completing, model_option, privacy_option
+from hdpmf.errors import ConfigError
+from hdpmf.methods import METHODS, federated, method_named
+
+if TYPE_CHECKING:
+    from hdpmf.service.settings import RunSettings
+
+SHARE = 0.75
+"""Of the users must be in every round, unless said otherwise."""
+
+_FIELDS = {"n_factors": "factors"}  # what the run calls a parameter
+
+Method = Annotated[
+    str,
+    model_option(
+        "--method",
+        metavar="METHOD",
+        help=f"One of: {', '.join(federated())}.",
+        autocompletion=completing(federated()),
+    ),
+]
+Minimum = Annotated[
+    int | None,
+    privacy_option(
+        "--minimum",
+        metavar="N",
+        help="Users, at least, in every round. The noise of hdp-sum is divided among so many.",
+        show_default="three quarters",
+    ),
+]
+
+
+class FederatedOptions(MethodOptions):
+    """What a run between machines can be told."""
+
+    only = (
+        "n_factors", "learning_rate", "reg", "epsilon", "threshold", "coding", "design", "labels", "patterns", "prior",
+    )  # fmt: skip
+
+
+def _by_messages() -> str:
+    return ", ".join(name for name in federated() if METHODS[name].views[0] == "messages")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How often devices are asked, and what the recommender sees."""
+
+    rounds: Annotated[
+        int | None,
+        model_option(
+            "--rounds",
+            metavar="T",
+            help="Rounds of training.",
+            show_default="100; 10 for hdpmf-paid; the one-round designs have 1, or 2 with --labels",
+        ),
+    ] = None
+    secure_sum: Annotated[
+        bool | None,
+        privacy_option(
+            "--secure-sum/--messages",
+            help="Whether the recommender sees only sums over devices, with real masking, or every message.",
+            show_default=f"sums, but for {_by_messages()}",
+        ),
+    ] = None
+
+    def settings(
+        self,
+        method: str,
+        options: FederatedOptions,
+        users: int,
+        minimum: int | None = None,
+        usual_rounds: int | None = None,
+    ) -> RunSettings:
+        """The settings of a run; what is not given suits the method.
+
+        Args:
+            method: Its name.
+            options: What was given of its options.
+            users: Who can be asked.
+            minimum: Users, at least, in every round.
+            usual_rounds: Rounds of training where none are given and the method has no number of its own.
+        """
+        from hdpmf.service.settings import RunSettings
+
+        if method not in federated():
+            raise ConfigError(f"a federation cannot run {method!r}; choose from {', '.join(federated())}")
+        known = method_named(method)
+        given = {_FIELDS.get(name, name): value for name, value in options.chosen(method).items()}
+        if known.trains:
+            given.setdefault("learning_rate", known.default("learning_rate"))
+        prior, labels = _shipped(given.pop("prior", None)), given.pop("labels", False)
+        rounds: Any = self.rounds
+        if rounds is None and known.trains:
+            rounds = known.defaults.get("epochs", usual_rounds or known.default("epochs"))
+        elif rounds is None:
+            rounds = known.form(labels).rounds or 1
+        return RunSettings(
+            method=method,
+            view=known.views[0] if self.secure_sum is None else "sums" if self.secure_sum else "messages",
+            minimum=max(1, int(SHARE * users)) if minimum is None else minimum,
+            rounds=rounds,
+            labels=_score(prior) if labels else None,
+            prior=prior,
+            **given,
+        )
+
+
+def _shipped(prior: str | None) -> str | None:
+    """Devices know priors by name, and have only those that come with this software."""
+    from hdpmf.public.priors import SHIPPED
+
+    if prior is not None and prior not in SHIPPED:
+        raise ConfigError(f"devices have no prior {prior!r}; choose from {', '.join(SHIPPED)}")
+    return prior
+
+
+def _score(prior: str | None) -> dict[str, float]:
+    """What counts in the public score that devices draw labels by."""
+    from hdpmf.public.priors import load_prior
+
+    found = load_prior(prior)
+    if found is None or found.labels is None:
+        raise ConfigError("taste labels are drawn by a public score that comes with a prior: give --prior")
+    return dict(found.labels.score)
