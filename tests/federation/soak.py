@@ -23,7 +23,7 @@ from hdpmf.device.card import card_of, new_device
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.federation.population import Household, deal
+from hdpmf.federation.population import DeviceRatings, deal
 from hdpmf.privacy import PrivacySpec
 from hdpmf.protocol import ItemFacts
 from hdpmf.protocol.catalogue import catalogue_table
@@ -120,7 +120,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     )
 
 
-def _make(name: str, path: Path, home: Household, policy: Policy):
+def _make(name: str, path: Path, home: DeviceRatings, policy: Policy):
     with new_device(path, name=name, users=home.ratings.n_users, policy=policy) as store:
         store.add(home.ratings)
         store.set_weights(home.weights, home.ratings)
@@ -150,7 +150,7 @@ def _faults_of_the_model(service: ServiceFolder) -> list[str]:
     return [] if np.isfinite(values).all() and np.abs(values).max() > 0 else ["the model is not valid"]
 
 
-def _faults_of_a_device(name: str, path: Path, home: Household) -> list[str]:
+def _faults_of_a_device(name: str, path: Path, home: DeviceRatings) -> list[str]:
     faults = []
     with DeviceStore.open(path) as store:
         held, weights = store.ratings(), store.weights()

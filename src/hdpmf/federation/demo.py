@@ -22,7 +22,7 @@ from hdpmf.device.predictions import predict
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import FederationError
 from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.federation.population import Household, deal
+from hdpmf.federation.population import DeviceRatings, deal
 from hdpmf.models import make_model
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.protocol.catalogue import catalogue_table
@@ -116,20 +116,20 @@ def run_demo(
         FederationError: A process failed, or it took too long.
     """
     begin = time.monotonic()
-    homes = deal(train, weights, devices, seed)
+    parts = deal(train, weights, devices, seed)
     say(f"setting up the recommender and {devices} devices in {folder}: certificates, keys, cards, roster")
     service = ServiceFolder.create(
         folder / "recommender",
         Config(name="demo", port=free_port(), names=_NAMES, pace=_PACE),
         catalogue_table(train.items, train.scale, train.item_table),
-        lambda made: _certificates(made),
+        _certificates,
     )
     stores = {f"device-{place}": folder / "devices" / f"{place}.sqlite" for place in range(devices)}
     (folder / "devices").mkdir(mode=0o700)
     service.enroll(
         [
-            _make_device(name, stores[name], home, _policy(settings, devices))
-            for name, home in zip(stores, homes, strict=True)
+            _make_device(name, stores[name], part, _policy(settings, devices))
+            for name, part in zip(stores, parts, strict=True)
         ]
     )
     join = (
@@ -145,7 +145,7 @@ def run_demo(
         say("the run has ended; the processes are ended")
     found, rounds = _summary(service)
     errors = _errors(train, test, stores)
-    library = _library_score(train, test, weights, settings, seed)
+    library = make_model(settings.method, rng=seed, **settings.model_params()).fit(train, weights).score(test)
     return DemoResult(
         devices=devices,
         users=found["users"],
@@ -153,8 +153,8 @@ def run_demo(
         seconds_per_round=statistics.median(rounds),
         mse=float(np.mean(errors**2)),
         mae=float(np.mean(np.abs(errors))),
-        library_mse=library["mse"],
-        library_mae=library["mae"],
+        library_mse=float(library["mse"]),
+        library_mae=float(library["mae"]),
         user_mean_mse=float(make_model("user-mean").fit(train).score(test)["mse"]),
         n=len(test),
         view=settings.view,
@@ -173,7 +173,7 @@ def _certificates(service: ServiceFolder) -> None:
 
 
 def _policy(settings: RunSettings, devices: int) -> Policy:
-    """What a device of this size of crowd can insist on: the method that is shown, and everybody else's presence."""
+    """What one of so many devices can insist on: the method that is shown, and everybody else's presence."""
     return Policy(
         methods=(settings.method,),
         allow_nominal=True,
@@ -185,10 +185,10 @@ def _policy(settings: RunSettings, devices: int) -> Policy:
     )
 
 
-def _make_device(name: str, path: Path, home: Household, policy: Policy) -> Any:
-    with new_device(path, name=name, users=home.ratings.n_users, policy=policy) as store:
-        store.add(home.ratings)
-        store.set_weights(home.weights, home.ratings)
+def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> Any:
+    with new_device(path, name=name, users=part.ratings.n_users, policy=policy) as store:
+        store.add(part.ratings)
+        store.set_weights(part.weights, part.ratings)
         return card_of(store)
 
 
@@ -227,8 +227,8 @@ def _summary(service: ServiceFolder) -> tuple[dict[str, Any], list[float]]:
 
 def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
     """Predicted minus true, each by the device that holds the user."""
-    users = [str(one) for one in test.users.ids[test.user_codes].tolist()]
-    items = [str(one) for one in test.items.ids[test.item_codes].tolist()]
+    users = [str(user) for user in test.users.ids[test.user_codes].tolist()]
+    items = [str(item) for item in test.items.ids[test.item_codes].tolist()]
     errors = np.full(len(test), np.nan)
     for path in stores.values():
         with DeviceStore.open(path) as store:
@@ -240,11 +240,3 @@ def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.nda
     if np.isnan(errors).any():
         raise FederationError("some test ratings are of users whom no device holds")
     return errors
-
-
-def _library_score(
-    train: Ratings, test: Ratings, weights: PrivacyWeights, settings: RunSettings, seed: int
-) -> dict[str, float]:
-    model = make_model(settings.method, rng=seed, **settings.model_params())
-    score = model.fit(train, weights).score(test)
-    return {name: float(score[name]) for name in ("mse", "mae")}

@@ -14,51 +14,21 @@ after an error, Ctrl-C or ``kill -9`` of this process.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.errors import ConfigError, FederationError
+from hdpmf.transport.child import Child
 from hdpmf.transport.flower.environment import quiet_environment
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Child:
-    """A process that we started.
-
-    Attributes:
-        name: What it is called here.
-        process: The process.
-        log: Where it writes.
-    """
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs."""
-        return self.process.poll() is None
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        try:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1] if lines else "it said nothing"
 
 
 class Deployment:
@@ -80,8 +50,8 @@ class Deployment:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self.stop_all()
 
-    def start(self, name: str, module: str, *arguments: str) -> Child:
-        """Run ``python -m module arguments``; a name can be used again once its process has ended.
+    def start(self, name: str, module: str, *options: str) -> Child:
+        """Run ``python -m module options``; a name can be used again once its process has ended.
 
         Raises:
             StorageError: The log cannot be written.
@@ -90,27 +60,10 @@ class Deployment:
         if held is not None and held.running:
             raise ConfigError(f"{name} runs already")
         if held is not None:
-            _release(held)
-        log = self._logs / f"{name}.log"
-        try:
-            self._logs.mkdir(parents=True, exist_ok=True)
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            raise StorageError(f"could not write {log}: {error.strerror}") from error
-        try:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-                [sys.executable, "-m", "hdpmf.federation.supervised", module, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env=self._environment,
-                start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
-            )
-        finally:
-            os.close(output)
-        child = Child(name, process, log)
-        self._children[name] = child
-        return child
+            held.release()
+        arguments = ["-m", "hdpmf.federation.supervised", module, *options]
+        self._children[name] = Child(name, arguments, self._logs / f"{name}.log", self._environment)
+        return self._children[name]
 
     def recommender(self, folder: Path, *options: str) -> Child:
         """``hdpmf recommender serve``: a SuperLink and, as its ServerApp, the service of this folder."""
@@ -172,15 +125,10 @@ class Deployment:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
-            _release(child)
+            child.release()
 
 
 def free_port() -> int:
     """A port of this machine that nobody listens on now; to be written down where both sides read it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def _release(child: Child) -> None:
-    if child.process.stdin is not None:
-        child.process.stdin.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 _STEP = 16 * 1024 * 1024
 
 
-class Tidy:
+class MemoryTrim:
     """Gives freed memory back to the system when a process has grown.
 
     Devices free long vectors of almost the same length one after another, and the holes that they leave in the C
@@ -25,7 +25,7 @@ class Tidy:
             self._last = _resident()
 
     def __call__(self) -> None:
-        """Look, and tidy up if it is worth it."""
+        """Look, and give back if it is worth it."""
         if self._trim is not None and _resident() > self._last + _STEP:
             self._trim(0)
             self._last = _resident()

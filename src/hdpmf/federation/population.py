@@ -12,13 +12,13 @@ from hdpmf.ratings import IdIndex, Ratings
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Household:
-    """The ratings of one device.
+class DeviceRatings:
+    """The ratings on one device.
 
     Attributes:
         ratings: Of its users, whose ids are text as on a device; the items are the whole catalogue's.
         beta: Privacy weight of each user.
-        gamma: Privacy weight of each item; one array for all households.
+        gamma: Privacy weight of each item; one array for all devices.
     """
 
     ratings: Ratings
@@ -26,7 +26,7 @@ class Household:
     gamma: np.ndarray
 
     def __repr__(self) -> str:
-        return f"Household({self.ratings.n_users} users)"
+        return f"DeviceRatings({self.ratings.n_users} users)"
 
     @property
     def weights(self) -> PrivacyWeights:
@@ -41,7 +41,7 @@ def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
     return replace(part, users=IdIndex(ratings.users.ids[chosen]), user_codes=codes[part.user_codes])
 
 
-def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> list[Household]:
+def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> list[DeviceRatings]:
     """Users dealt to so many devices like cards from a shuffled deck; with as many devices as users, one each.
 
     Raises:
@@ -54,17 +54,17 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
     home = np.empty(n, np.int64)
     home[order] = np.arange(n) % devices
     beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
-    names = np.array([str(one) for one in ratings.users.ids.tolist()])
+    names = np.array([str(user) for user in ratings.users.ids.tolist()])
     by_home = np.argsort(home[ratings.user_codes], kind="stable")
     ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))
     rows = np.split(by_home, ends[:-1])
     members = np.split(np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1])
-    return [_household(ratings, beta, gamma, names, own, users) for own, users in zip(rows, members, strict=True)]
+    return [_part(ratings, beta, gamma, names, own, users) for own, users in zip(rows, members, strict=True)]
 
 
-def _household(
+def _part(
     ratings: Ratings, beta: np.ndarray, gamma: np.ndarray, names: np.ndarray, rows: np.ndarray, users: np.ndarray
-) -> Household:
+) -> DeviceRatings:
     index = IdIndex(names[users])
     codes = np.empty(len(names), np.int32)
     codes[users] = index.find(names[users])
@@ -81,4 +81,4 @@ def _household(
     )
     betas = np.empty(len(users))
     betas[codes[users]] = beta[users]
-    return Household(own, betas, gamma)
+    return DeviceRatings(own, betas, gamma)

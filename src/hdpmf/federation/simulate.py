@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hdpmf.errors import FederationError
-from hdpmf.federation.crowd import Crowd, CrowdHere, CrowdInProcesses, Vectors
-from hdpmf.federation.population import Household, deal
+from hdpmf.federation.devices import DevicesHere, DevicesInProcesses, Vectors
+from hdpmf.federation.population import deal
 from hdpmf.models import Model, make_model
 from hdpmf.models.one_round import OneRound
 from hdpmf.privacy import PrivacyWeights
@@ -137,20 +137,25 @@ def simulate(
     metrics = Metrics() if metrics is None else metrics
     n_devices = train.n_users if devices is None else devices
     log(f"setting up {n_devices:,} devices")
-    with closing(_crowd(deal(train, weights, n_devices, seed), _lenient_policy(settings), seed, processes)) as crowd:
+    parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings)
+    processes = min(processes, n_devices)
+    simulated = (
+        DevicesHere(parts, policy, seed) if processes == 1 else DevicesInProcesses(parts, policy, seed, processes)
+    )
+    with closing(simulated):
         if settings.view == "sums":
-            crowd.pin_roster(crowd.cards)
+            simulated.pin_roster(simulated.cards)
         run = FederatedRun(
             settings=settings,
             table=catalogue_table(train.items, train.scale, train.item_table),
-            enrolled=Enrolled(crowd.cards),
-            transport=crowd.network,
+            enrolled=Enrolled(simulated.cards),
+            transport=simulated.network,
             pace=_PACE,
             metrics=metrics,
             log=log,
         )
         outcome = conduct(run, draws=SeededNoise(seed, _RECOMMENDER_STREAM))
-        vectors = crowd.vectors()
+        vectors = simulated.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)
     baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
@@ -181,14 +186,8 @@ def simulate(
     return Simulation(result, model, outcome)
 
 
-def _crowd(homes: list[Household], policy: str, seed: int, processes: int) -> Crowd:
-    if processes == 1:
-        return CrowdHere(homes, policy, seed)
-    return CrowdInProcesses(homes, policy, seed, min(processes, len(homes)))
-
-
 def _lenient_policy(settings: RunSettings) -> str:
-    """Simulated devices take part in whatever is simulated, small crowds included; nobody's ratings are at stake."""
+    """Simulated devices take part in whatever is simulated, small numbers included; nobody's ratings are at stake."""
     from hdpmf.device.policy import Policy
 
     return Policy(
@@ -222,8 +221,8 @@ def _everyones_model(
 
 def _table_of(train: Ratings, final: Round, found: list[Vectors]) -> np.ndarray:
     """User vectors in the order of the training table; devices know their users by text."""
-    places = {str(one): place for place, one in enumerate(train.users.ids.tolist())}
+    places = {str(user): place for place, user in enumerate(train.users.ids.tolist())}
     table = np.zeros((train.n_users, final.item_factors.shape[1]), np.float32)
-    for one in found:
-        table[[places[user] for user in one.users]] = one.vectors
+    for part in found:
+        table[[places[user] for user in part.users]] = part.vectors
     return table

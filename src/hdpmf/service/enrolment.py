@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -32,8 +33,8 @@ class Enrolled:
         for card in self.cards:
             _check(card)
         for field in ("name", "identity", "node"):
-            twice = _first_repeated([getattr(card, field) for card in self.cards])
-            if twice is not None:
+            counts = Counter(getattr(card, field) for card in self.cards)
+            for twice in (value for value, count in counts.items() if count > 1):
                 raise ConfigError(
                     f"two devices have the same {field} {twice[:32]!r}; a device may be counted once. If it was set up "
                     "anew, remove its old card"
@@ -137,12 +138,3 @@ def _check(card: DeviceCard) -> None:
         raise ConfigError(f"the card of {card.name[:32]!r} must speak for at least one user")
     if len(card.node) > 10_000:
         raise ConfigError(f"the card of {card.name[:32]!r} has a node key that is too long")
-
-
-def _first_repeated(values: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 _RECENT = 20
 
 
+@dataclass
 class Metrics:
     """Counts since the process began. One thread writes; others may read at any moment.
 
@@ -32,25 +34,24 @@ class Metrics:
         listeners: Called after every round.
     """
 
-    def __init__(self) -> None:
-        self.stage = "idle"
-        self.method = ""
-        self.rounds = 0
-        self.number = 0
-        self.rounds_done = 0
-        self.rounds_lost = 0
-        self.participants = 0
-        self.members = 0
-        self.present = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.messages = 0
-        self.replies = 0
-        self.refusals: Counter[str] = Counter()
-        self.round_seconds = 0.0
-        self.listeners: list[Callable[[], None]] = []
-        self._recent: list[float] = []
-        self._began: float | None = None
+    stage: str = "idle"
+    method: str = ""
+    rounds: int = 0
+    number: int = 0
+    rounds_done: int = 0
+    rounds_lost: int = 0
+    participants: int = 0
+    members: int = 0
+    present: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    messages: int = 0
+    replies: int = 0
+    round_seconds: float = 0.0
+    refusals: Counter[str] = field(default_factory=Counter)
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    _recent: list[float] = field(default_factory=list)
+    _began: float | None = None
 
     def round_begins(self, number: int) -> None:
         """The clock of a round starts."""
@@ -85,8 +86,5 @@ class Metrics:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = (
-            "stage", "method", "rounds", "number", "rounds_done", "rounds_lost", "participants", "members", "present",
-            "bytes_in", "bytes_out", "messages", "replies", "round_seconds",
-        )  # fmt: skip
+        names = [each.name for each in fields(self) if each.name not in ("listeners", "_recent", "_began", "refusals")]
         return {name: getattr(self, name) for name in names} | {"refusals": dict(self.refusals)}

@@ -15,7 +15,7 @@ from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.service.channel import RunChannel
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
-from hdpmf.service.run_files import Checkpoint, NoFiles, RunFiles
+from hdpmf.service.run_files import Checkpoint, RunFiles
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import RecommenderTransport
 
@@ -55,7 +55,7 @@ class FederatedRun:
     transport: RecommenderTransport
     id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))
     only: frozenset[str] | None = None
-    files: RunFiles = field(default_factory=NoFiles)
+    files: RunFiles = field(default_factory=RunFiles)
     pace: Pace = field(default_factory=Pace)
     metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log

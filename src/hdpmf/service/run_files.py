@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from hdpmf.errors import FederationError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import decode
-from hdpmf.service.sum_log import Log, NoLog, SumLog
+from hdpmf.service.sum_log import SumLog, SumLogFile
 
 M = TypeVar("M")
 Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
@@ -57,45 +57,25 @@ def kept(data: bytes, kind: type[M]) -> M:
     return message
 
 
-class RunFiles(Protocol):
-    """Where a run keeps what it needs to go on."""
+class RunFiles:
+    """Where a run keeps what it needs to go on. This one keeps nothing, for simulations."""
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep the checkpoint, whole or not at all."""
-        ...
 
     def load(self) -> Checkpoint:
         """The last one; a new one where there is none."""
-        ...
+        return Checkpoint()
 
-    def sum_log(self, number: int) -> Log:
+    def sum_log(self, number: int) -> SumLog:
         """The log of the secure sum of a job."""
-        ...
+        return SumLog()
 
     def drop_sum_log(self, number: int) -> None:
         """The sum is over."""
-        ...
 
 
-class NoFiles:
-    """Nothing is kept: for simulations."""
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Forget it."""
-
-    def load(self) -> Checkpoint:
-        """A new one."""
-        return Checkpoint()
-
-    def sum_log(self, number: int) -> Log:
-        """One that keeps nothing."""
-        return NoLog()
-
-    def drop_sum_log(self, number: int) -> None:
-        """Nothing to drop."""
-
-
-class RunFolder:
+class RunFolder(RunFiles):
     """A run's folder on disk.
 
     Args:
@@ -106,11 +86,11 @@ class RunFolder:
         self.folder = folder
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Keep the checkpoint."""
+        """As in ``RunFiles``."""
         atomic_write(self.folder / "checkpoint.msgpack", msgspec.msgpack.encode(checkpoint), mode=0o600)
 
     def load(self) -> Checkpoint:
-        """The last one."""
+        """As in ``RunFiles``."""
         path = self.folder / "checkpoint.msgpack"
         try:
             return msgspec.msgpack.decode(path.read_bytes(), type=Checkpoint)
@@ -119,12 +99,12 @@ class RunFolder:
         except (OSError, msgspec.MsgspecError) as error:
             raise StorageError(f"{path} cannot be read ({type(error).__name__}); start a new run") from error
 
-    def sum_log(self, number: int) -> Log:
-        """The log of the secure sum of a job."""
-        return SumLog(self._log_path(number))
+    def sum_log(self, number: int) -> SumLog:
+        """As in ``RunFiles``."""
+        return SumLogFile(self._log_path(number))
 
     def drop_sum_log(self, number: int) -> None:
-        """The sum is over."""
+        """As in ``RunFiles``."""
         self._log_path(number).unlink(missing_ok=True)
 
     def _log_path(self, number: int) -> Path:

@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from hdpmf.errors import StorageError
 
@@ -20,51 +20,27 @@ CLOSED = (1 << 32) - 1
 """In place of a device's number: the step was closed."""
 
 
-class Log(Protocol):
-    """Where the messages of one sum are kept."""
+class SumLog:
+    """Where the messages of one sum are kept. This one keeps nothing, for a simulation that is not resumed."""
 
     def begin(self, plan: bytes) -> None:
-        """Keep the plan."""
-        ...
+        """Keep the plan: the first record."""
 
     def read(self) -> tuple[bytes | None, list[tuple[int, bytes]]]:
         """The plan, if there is one, and what followed it."""
-        ...
-
-    def take(self, device: int, data: bytes) -> None:
-        """Keep a message that was taken in."""
-        ...
-
-    def close_step(self) -> None:
-        """Keep that the step is closed; after this everything before it is safe."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
-
-
-class NoLog:
-    """Keeps nothing, for a simulation that is not resumed."""
-
-    def begin(self, plan: bytes) -> None:
-        """Forget it."""
-
-    def read(self) -> tuple[bytes | None, list[tuple[int, bytes]]]:
-        """Nothing."""
         return None, []
 
     def take(self, device: int, data: bytes) -> None:
-        """Forget it."""
+        """Keep a message that was taken in."""
 
     def close_step(self) -> None:
-        """Forget it."""
+        """Keep that the step is closed; after this everything before it is safe."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Let go of the file."""
 
 
-class SumLog:
+class SumLogFile(SumLog):
     """The log of one sum in a file.
 
     Args:
@@ -82,12 +58,12 @@ class SumLog:
             raise _refused(error) from error
 
     def begin(self, plan: bytes) -> None:
-        """The first record: the plan."""
+        """As in ``SumLog``."""
         self._write(0, plan)
         self._sync()
 
     def read(self) -> tuple[bytes | None, list[tuple[int, bytes]]]:
-        """The plan, if there is one, and what followed it."""
+        """As in ``SumLog``."""
         records = list(self._records())
         self._stream.seek(self._end)
         return (records[0][1], records[1:]) if records else (None, [])
@@ -97,12 +73,12 @@ class SumLog:
         self._write(device, data)
 
     def close_step(self) -> None:
-        """Keep that the step is closed."""
+        """As in ``SumLog``."""
         self._write(CLOSED, b"")
         self._sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """As in ``SumLog``."""
         self._stream.close()
 
     def _write(self, device: int, data: bytes) -> None:

@@ -26,7 +26,7 @@ from hdpmf.secure_sum.plan import MIN_FRACTION, safe_sizes
 from hdpmf.secure_sum.sizing import smallest_threshold
 from hdpmf.service.enrolment import devices_needed
 from hdpmf.service.run import FederatedRun
-from hdpmf.service.sum_log import CLOSED, Log
+from hdpmf.service.sum_log import CLOSED, SumLog
 
 _VECTORS_ASKED = 3  # steps: keys, shares, vectors, confirmations, unmasking
 
@@ -135,7 +135,7 @@ def _under_way(run: FederatedRun, number: int) -> bool:
 class _Session:
     """A SecureSumServer with its log."""
 
-    def __init__(self, plan: SumPlan, run: FederatedRun, log: Log) -> None:
+    def __init__(self, plan: SumPlan, run: FederatedRun, log: SumLog) -> None:
         self._run = run
         self._log = log
         self._steps = 0
@@ -154,7 +154,7 @@ class _Session:
                 self._server.receive(device, decode_to_recommender(data))
 
     def conduct(self, number: int) -> Summed:
-        """The rest of the conversation."""
+        """The rest of the sum."""
         enrolled, server = self._run.enrolled, self._server
         while self._outgoing:
             self._step(number)

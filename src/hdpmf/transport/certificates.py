@@ -12,15 +12,18 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.transport.extras import needs
+from hdpmf.transport.keys import NodeKey
 
-if TYPE_CHECKING:
+with needs("cryptography"):
     from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 397
@@ -56,23 +59,21 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
         StorageError: The disk refused.
     """
     names = _alternative_names(hosts)
-    found = Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+    paths = Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StorageError(f"could not make {folder}: {error.strerror}") from error
-    if not found.authority.exists():
-        _make_authority(found)
-    authority = check_authority(_read(found.authority), str(found.authority))
-    if not _still_good(found, names):
-        _make_server(found, authority, names)
-    return found
+    if not paths.authority.exists():
+        _make_authority(paths)
+    authority = check_authority(_read(paths.authority), str(paths.authority))
+    if not _still_good(paths, names):
+        _make_server(paths, authority, names)
+    return paths
 
 
 def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
     """The authority's certificate in ``data``; ConfigError, in clear words, if no device should trust it."""
-    with needs("cryptography"):
-        from cryptography import x509
     try:
         certificate = x509.load_pem_x509_certificate(data)
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -91,59 +92,42 @@ def check_authority(data: bytes, where: str = "the authority's certificate") -> 
 
 
 def _make_authority(paths: Certificates) -> None:
-    from cryptography import x509
-
-    key = _new_key()
+    key = NodeKey.generate()
     name = _name("hdpmf recommender authority")
     usage = x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )
+        key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_agreement=False,
+        key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
     certificate = (
-        _builder(name, name, key, AUTHORITY_DAYS)
+        _builder(name, name, key.private, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
     )
     # The key first: without it a certificate that is there already could never issue anything.
-    atomic_write(paths.authority_key, _key_bytes(key), mode=0o600)
-    atomic_write(paths.authority, _signed(certificate, key), mode=0o644)
+    atomic_write(paths.authority_key, key.to_bytes(), mode=0o600)
+    atomic_write(paths.authority, _signed(certificate, key.private), mode=0o644)
 
 
 def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     try:
         issuer = load_pem_private_key(_read(paths.authority_key), password=None)
     except ValueError:
         raise ConfigError(f"{paths.authority_key} is not a secret key (PEM, without a passphrase)") from None
     if not isinstance(issuer, EllipticCurvePrivateKey) or issuer.public_key() != authority.public_key():
         raise ConfigError(f"{paths.authority_key} does not belong to {paths.authority}")
-    key = _new_key()
+    key = NodeKey.generate()
     certificate = (
-        _builder(_name("hdpmf recommender"), authority.subject, key, SERVER_DAYS)
+        _builder(_name("hdpmf recommender"), authority.subject, key.private, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
     )
-    atomic_write(paths.key, _key_bytes(key), mode=0o600)
+    atomic_write(paths.key, key.to_bytes(), mode=0o600)
     atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
 
 
 def _still_good(paths: Certificates, names: list[x509.GeneralName]) -> bool:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     if not (paths.server.exists() and paths.key.exists()):
         return False
     try:
@@ -157,8 +141,6 @@ def _still_good(paths: Certificates, names: list[x509.GeneralName]) -> bool:
 
 
 def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    with needs("cryptography"):
-        from cryptography import x509
     if not hosts:
         raise ConfigError("a server certificate needs at least one host name or address that devices use")
     names: list[x509.GeneralName] = []
@@ -180,8 +162,6 @@ def _is_label(label: str) -> bool:
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
-    from cryptography import x509
-
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -194,31 +174,12 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
     )
 
 
-def _new_key() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
-
-
 def _name(text: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import hashes, serialization
-
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
-def _key_bytes(key: EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def _read(path: Path) -> bytes:

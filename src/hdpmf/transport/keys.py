@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hdpmf.errors import ConfigError
 from hdpmf.transport.extras import needs
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+with needs("cryptography"):
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 
 class NodeKey:
@@ -17,24 +16,19 @@ class NodeKey:
     P-256 and not the engine's own default of P-384, because every request is signed and P-384 costs ten times as much.
     """
 
-    def __init__(self, private: EllipticCurvePrivateKey) -> None:
+    def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
         self.private = private
 
     @classmethod
     def generate(cls) -> NodeKey:
         """A new key."""
-        with needs("cryptography"):
-            from cryptography.hazmat.primitives.asymmetric import ec
         return cls(ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeKey:
         """The key that ``to_bytes`` wrote."""
-        with needs("cryptography"):
-            from cryptography.hazmat.primitives.asymmetric import ec
-            from cryptography.hazmat.primitives.serialization import load_pem_private_key
         try:
-            private = load_pem_private_key(data, password=None)
+            private = serialization.load_pem_private_key(data, password=None)
         except (ValueError, TypeError):
             raise ConfigError("this is not a node key (PEM, without a passphrase)") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey):
@@ -43,8 +37,6 @@ class NodeKey:
 
     def to_bytes(self) -> bytes:
         """The secret key, PEM. Keep it in the device's store."""
-        from cryptography.hazmat.primitives import serialization
-
         return self.private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -52,24 +44,19 @@ class NodeKey:
     @property
     def public(self) -> str:
         """The public key, PEM: what goes on a device's card."""
-        from cryptography.hazmat.primitives import serialization
-
-        return (
-            self.private.public_key()
-            .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-            .decode("ascii")
-        )
+        return _pem(self.private.public_key())
 
 
 def check_public_key(text: str) -> str:
     """The public key in the one form that keys are compared in; ConfigError if it is none."""
-    with needs("cryptography"):
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
     try:
         key = serialization.load_pem_public_key(text.encode("ascii"))
     except ValueError:
         raise ConfigError("a device's node key must be a public key in PEM form") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ConfigError("a device's node key must be an elliptic-curve key")
+    return _pem(key)
+
+
+def _pem(key: ec.EllipticCurvePublicKey) -> str:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode("ascii")

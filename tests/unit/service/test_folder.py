@@ -18,7 +18,7 @@ from hdpmf.service.enrolment import Enrolled, devices_needed, read_card
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.service.sum_log import CLOSED, SumLog
+from hdpmf.service.sum_log import CLOSED, SumLogFile
 from hdpmf.transport import InProcessNetwork
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
@@ -179,7 +179,7 @@ def test_a_damaged_model_or_checkpoint_is_named(make_world: Callable[..., Any], 
 
 def test_a_log_that_was_cut_short_loses_only_its_last_record(tmp_path: Path) -> None:
     path = tmp_path / "sum-1.log"
-    with closing(SumLog(path)) as log:
+    with closing(SumLogFile(path)) as log:
         log.begin(b"plan")
         log.take(3, b"three")
         log.close_step()
@@ -187,11 +187,11 @@ def test_a_log_that_was_cut_short_loses_only_its_last_record(tmp_path: Path) -> 
     whole = path.read_bytes()
     for cut in range(1, len(b"four") + 12):
         path.write_bytes(whole[:-cut])
-        with closing(SumLog(path)) as again:
+        with closing(SumLogFile(path)) as again:
             assert again.read() == (b"plan", [(3, b"three"), (CLOSED, b"")])
             again.take(5, b"five")
-        with closing(SumLog(path)) as once_more:
+        with closing(SumLogFile(path)) as once_more:
             assert once_more.read()[1][-1] == (5, b"five")
     path.write_bytes(whole[:-2] + b"xx")
-    with closing(SumLog(path)) as damaged:
+    with closing(SumLogFile(path)) as damaged:
         assert len(damaged.read()[1]) == 2

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any
 
 from hdpmf.errors import TransportError
@@ -68,15 +67,14 @@ def unless_run_is_over() -> Iterator[None]:
             raise
 
 
-class said_plainly:  # noqa: N801 - a context manager, read as a verb
+@contextmanager
+def said_plainly() -> Iterator[None]:
     """Whatever goes wrong on the wire becomes a TransportError in words."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is None or isinstance(error, TransportError) or not isinstance(error, Exception):
-            return
+    try:
+        yield
+    except TransportError:
+        raise
+    except Exception as error:
         raise TransportError(_in_words(error)) from error
 
 

@@ -17,6 +17,7 @@ from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.flower.device import HEARTBEAT
 from hdpmf.transport.flower.gate import ENVELOPE, MAX_WAIT
 from hdpmf.transport.flower.superlink import SuperLink
+from hdpmf.transport.flower.superlink_process import SuperLinkSettings
 from hdpmf.transport.interface import MAX_BYTES, DeviceReply, check_sizes
 from hdpmf.transport.keys import check_public_key
 
@@ -92,6 +93,8 @@ class FlowerRecommender:
 
     Attributes:
         authority: What devices need to trust this recommender (PEM).
+        port: Where it listens.
+        superlink: The child process.
     """
 
     def __init__(
@@ -107,13 +110,13 @@ class FlowerRecommender:
     ) -> None:
         self._folder = folder
         self._host = host
-        self._port = port
+        self.port = port
         self._heartbeat = heartbeat
         self._max_bytes = max_bytes
         self._keys: dict[str, str] = {}
         self._certificates = ensure_certificates(folder / "tls", names)
         self.authority = self._certificates.authority.read_bytes()
-        self._superlink: SuperLink | None = None
+        self.superlink: SuperLink | None = None
         self._link: Link | None = None
         self._guard = threading.RLock()
         self._closed = threading.Event()
@@ -134,19 +137,9 @@ class FlowerRecommender:
         self.close()
 
     @property
-    def port(self) -> int:
-        """Where it listens."""
-        return self._port
-
-    @property
     def address(self) -> str:
         """``host:port`` for devices on this machine."""
-        return f"{self._host}:{self._port}"
-
-    @property
-    def superlink(self) -> SuperLink | None:
-        """The child process."""
-        return self._superlink
+        return f"{self._host}:{self.port}"
 
     def admit(self, device: str, node: str) -> None:
         """Let a device connect: its roster name, and the public node key on its card. Again is no harm.
@@ -171,12 +164,10 @@ class FlowerRecommender:
         """End the run and the SuperLink."""
         self._closed.set()
         with self._guard:
-            if self._link is not None:
-                self._link.close()
-                self._link = None
-            if self._superlink is not None:
-                self._superlink.stop()
-                self._superlink = None
+            self._give_up_link()
+            if self.superlink is not None:
+                self.superlink.stop()
+                self.superlink = None
 
     def _exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         try:
@@ -211,32 +202,31 @@ class FlowerRecommender:
         with self._guard:
             if self._closed.is_set():
                 raise TransportError("the recommender's transport is closed")
-            if self._superlink is None or not self._superlink.alive:
-                if self._superlink is not None:
+            fresh = self.superlink is None or not self.superlink.alive
+            if self.superlink is None or not self.superlink.alive:
+                if self.superlink is not None:
                     _log.warning("the SuperLink has died and is started again")
-                    self._superlink.stop()
+                    self.superlink.stop()
                 self._link = None
-                self._superlink = SuperLink(
-                    self._folder,
-                    self._certificates,
+                settings = SuperLinkSettings(
                     host=self._host,
-                    port=self._port,
+                    port=self.port,
+                    certificate=str(self._certificates.server),
+                    key=str(self._certificates.key),
                     max_bytes=self._max_bytes + ENVELOPE,
                     shortest_heartbeat=self._heartbeat,
                 )
-                self._port = self._superlink.port
-                fresh = True
-            else:
-                fresh = False
+                self.superlink = SuperLink(self._folder, settings)
+                self.port = self.superlink.port
             if self._link is not None and self._link.leftover > _LEFTOVER:
                 self._give_up_link()
             if self._link is None:
                 trust = ssl.create_default_context(cadata=self.authority.decode("ascii"))
                 trust.check_hostname = False  # our own child on our own machine, under a name for others
                 self._link = Link(
-                    f"{_reachable(self._host)}:{self._port}",
+                    f"{_reachable(self._host)}:{self.port}",
                     trust,
-                    self._superlink.secret,
+                    self.superlink.secret,
                     max_bytes=self._max_bytes + ENVELOPE,
                 )
             if fresh:

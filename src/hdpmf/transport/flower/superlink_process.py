@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import socket
 import sys
 import threading
@@ -29,18 +30,18 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         port: Port to listen on; 0 for any free one.
         certificate: File with the server's certificate.
         key: File with its secret key.
-        secret: What opens the parts that are not for devices.
         max_bytes: No request may be longer.
         shortest_heartbeat: Seconds; devices may not ask for signs of life more often.
+        secret: What opens the parts that are not for devices.
     """
 
     host: str
     port: int
     certificate: str
     key: str
-    secret: str
     max_bytes: int
     shortest_heartbeat: float
+    secret: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(32))
 
 
 def main() -> None:
