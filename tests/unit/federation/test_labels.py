@@ -286,13 +286,13 @@ def test_items_without_features_are_refused_before_anybody_is_asked(tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rounds": 1}, "two rounds by labels"),
-        ({"labels": None}, "one round"),
+        ({"rounds": 1}, "has 2 rounds, not 1"),
+        ({"labels": None}, "has 1 rounds, not 2"),
         ({"design": "S"}, "design A"),
         ({"labels": {}}, "finite weights"),
         ({"labels": {"year": float("nan")}}, "finite weights"),
         ({"epsilon": 5e-5}, "at least 0.0001"),
-        ({"method": "hdpmf", "labels": None}, "no use for a prior"),
+        ({"method": "hdpmf", "labels": None}, "has no option .prior."),
     ],
 )
 def test_settings_that_make_no_sense(changes: dict[str, Any], said: str) -> None:
