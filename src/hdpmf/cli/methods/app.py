@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared import options
+from hdpmf.cli.shared.options import Json, completing
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
 from hdpmf.methods import METHODS, Method, method_named
 
@@ -14,10 +14,10 @@ from hdpmf.methods import METHODS, Method, method_named
 def methods(
     method: Annotated[
         str | None,
-        typer.Argument(metavar="METHOD", help="Only this one.", autocompletion=options.complete_method),
+        typer.Argument(metavar="METHOD", help="Only this one.", autocompletion=completing(METHODS)),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As the page of the docs.")] = False,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """List the methods with what their epsilon is worth, or say everything about METHOD."""
     chosen = tuple(METHODS.values()) if method is None else (method_named(method),)
