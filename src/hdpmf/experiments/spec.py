@@ -226,6 +226,10 @@ def check(experiment: Experiment, origin: str) -> None:
     if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
         shared.add(vary.parameter)
     _check_options(origin, methods, shared)
+    for name, value in experiment.params.items():
+        for options in (METHODS[method].options for method in methods):
+            if name in options:
+                options[name].check(value)
     for method, grid in experiment.tuning.grids.items():
         if method in methods:
             _check_options(f"{origin}: tuning.grids.{method}", (method,), set(grid))

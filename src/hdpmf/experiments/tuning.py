@@ -17,7 +17,7 @@ from hdpmf.experiments.expand import Place, resolve
 from hdpmf.experiments.runner import Done, Progress, run_experiments
 from hdpmf.experiments.spec import BATCH_GRID, USUAL_GRID, DataOptions, Experiment, Grid, Split, Tuning, check
 from hdpmf.experiments.store import Store
-from hdpmf.methods import METHODS
+from hdpmf.methods import method_named
 from hdpmf.ratings import dataset_names
 
 
@@ -52,9 +52,9 @@ def tune(
     learning_rates: Sequence[float] | None = None,
     regs: Sequence[float] | None = None,
     folds: int = 5,
-    epochs: int = 100,
-    epsilon: float = 1.0,
-    solver: str = "batch",
+    epochs: int | None = None,
+    epsilon: float | None = None,
+    solver: str | None = None,
     privacy: Mapping[str, float] | None = None,
     params: Mapping[str, bool | int | float | str | None] | None = None,
     scale: tuple[float, float] | None = None,
@@ -70,16 +70,16 @@ def tune(
     """Cross-validate a method over a grid.
 
     Args:
-        method: A name in ``METHODS``.
+        method: Its name.
         data: A registered data set, of which the training part of its split is used (ten test ratings per user are
             left alone), or a file of training ratings, all of which is used.
         n_factors: K.
-        learning_rates: Values to try; the paper's with ``sequential``, larger ones with ``batch``.
-        regs: Values to try; the paper's.
+        learning_rates: Values to try; larger ones by default with ``batch`` than with ``sequential``.
+        regs: Values to try.
         folds: Folds.
-        epochs: Passes over the ratings.
-        epsilon: The largest budget.
-        solver: ``batch`` or ``sequential``.
+        epochs: Passes over the ratings; 100 where the method has no default of its own.
+        epsilon: The largest budget; 1 where it is not given.
+        solver: ``batch``, which is the default, or ``sequential``.
         privacy: What differs from the paper's Table II, by its names.
         params: Further parameters of the model.
         scale: The rating scale of a file.
@@ -96,27 +96,27 @@ def tune(
         ConfigError: The method has nothing to tune, or an argument makes no sense.
         DivergedError: Every combination diverged.
     """
-    if method not in METHODS:
-        raise ConfigError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
-    if "learning_rate" not in METHODS[method].options:
-        raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
-    own = METHODS[method].tuning or USUAL_GRID if solver == "sequential" else BATCH_GRID
+    known = method_named(method)
+    if "learning_rate" not in known.options:
+        raise ConfigError(f"{known.label} has no learning rate or regularisation: nothing to tune")
+    usual = known.tuning or USUAL_GRID if solver == "sequential" else BATCH_GRID
     grid: Grid = {
-        "learning_rate": tuple(learning_rates or own["learning_rate"]),
-        "reg": tuple(regs or own["reg"]),
+        "learning_rate": tuple(learning_rates or usual["learning_rate"]),
+        "reg": tuple(regs or usual["reg"]),
     }
+    wanted = {"epochs": epochs, "epsilon": epsilon, "solver": solver, **(params or {})}
+    # What the method fixes may be said again; saying otherwise is an error, as is an option that it does not have.
+    own = {key: value for key, value in wanted.items() if value is not None and known.fixed.get(key, ...) != value}
     name, options, whole = _source(data, scale, columns)
     plain = {
         "name": f"tune-{method}",
-        "title": f"{METHODS[method].label} on {name}",
+        "title": f"{known.label} on {name}",
         "datasets": [name],
         "methods": [method],
         "factors": [n_factors],
         "seeds": [seed],
-        "epochs": epochs,
-        "epsilon": epsilon,
-        "solver": solver,
-        "params": dict(params or {}),
+        "solver": "batch",
+        "params": own,
         "privacy": dict(privacy or {}),
     }
     tuning = {"folds": folds, "seed": seed, "grids": {method: grid}, "like": {}}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.experiments import Cell, Experiment
+from hdpmf.methods import METHODS
 from hdpmf.plots import new_figure, saved
 from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.chart_sections import axis_name
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The colours of the page in light mode, by method; further methods take the rest in turn.
-_COLOURS = {
-    "mf": "#4a525b", "hdpmf": "#0072b2", "hdpmf-w": "#009e73", "hdpmf-r": "#b5578c", "pdpmf": "#d55e00",
-    "dpmf": "#a87a00", "user-mean": "#2f9fd8", "global-mean": "#8c8f94",
-}  # fmt: skip
+# For methods that bring no colour of their own, in turn.
 _FURTHER = ("#6a4fb3", "#7d8c00", "#c23b6b", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _STYLE: Any = {
@@ -247,10 +244,10 @@ def claim_words(cell: Cell) -> str:
 
 def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:
     """Colour and marker of a method, the same in every figure; what a paper does not show is dashed."""
-    names = list(content.method_labels)
-    others = [name for name in names if name not in _COLOURS]
-    colour = _COLOURS.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]
-    order = [*_COLOURS, *others]
+    coloured = {name: known.colour for name, known in METHODS.items() if known.colour}
+    others = [name for name in content.method_labels if name not in coloured]
+    colour = coloured.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]
+    order = [*coloured, *others]
     dashed = experiment.paper_methods and method not in experiment.paper_methods
     marker = _MARKERS[order.index(method) % len(_MARKERS)]
     return {"color": colour, "marker": marker, "linestyle": "--" if dashed else "-"}

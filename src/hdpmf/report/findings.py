@@ -28,9 +28,8 @@ def findings(content: Content) -> list[str]:
     return [*sentences, *_epsilons(content)]
 
 
-def is_trivial(method: str) -> bool:
-    """Whether a method predicts the same for every item: what any other has to beat."""
-    return method in METHODS and not METHODS[method].model.can_rank
+def _is_baseline(cell: Cell) -> bool:
+    return cell.method in METHODS and METHODS[cell.method].is_baseline
 
 
 def _best(experiment: Experiment, cells: Sequence[Cell]) -> str:
@@ -55,17 +54,17 @@ def _best(experiment: Experiment, cells: Sequence[Cell]) -> str:
 
 def _trivial(cells: Sequence[Cell]) -> str:
     """Which methods do not beat the best trivial baseline."""
-    labels = list(dict.fromkeys(cell.label for cell in cells if is_trivial(cell.method)))
+    labels = list(dict.fromkeys(cell.label for cell in cells if _is_baseline(cell)))
     if not labels:
         return "No trivial baseline was run: add user-mean and global-mean to see what needs no recommender."
     baselines = {
-        place: min((cell for cell in group if is_trivial(cell.method)), key=_error, default=None)
+        place: min((cell for cell in group if _is_baseline(cell)), key=_error, default=None)
         for place, group in _places(cells).items()
     }
     pairs = [
         (cell, baseline)
         for cell in cells
-        if not is_trivial(cell.method) and (baseline := baselines[_place(cell)]) is not None
+        if not _is_baseline(cell) and (baseline := baselines[_place(cell)]) is not None
     ]
     if not pairs:
         return ""

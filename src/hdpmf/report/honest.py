@@ -9,6 +9,7 @@ from typing import Any
 
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.experiments import Cell, Experiment
+from hdpmf.methods import METHODS
 from hdpmf.privacy.accounting import DELTA, Cost, Setting, cost
 from hdpmf.report.content import Content
 
@@ -17,7 +18,6 @@ NAME = "figure_honest"
 RATERS = 100
 """Raters of the item whose rating is charged; a message carries one part in so many of the noise."""
 
-_SUMS = frozenset({"hdp-sum", "hdpmf-paid"})
 _VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "secure sums seen"}
 
 
@@ -38,7 +38,7 @@ class Point:
 
 def view_of(method: str) -> str:
     """What the recommender sees of a method."""
-    return "sums-h-known" if method in _SUMS else "messages"
+    return "sums-h-known" if METHODS[method].headline == "sums" else "messages"
 
 
 def view_words(charged: Cost) -> str:
@@ -52,18 +52,17 @@ def view_words(charged: Cost) -> str:
 
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
     """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant does not know."""
-    experiment = content.experiments[cell.experiment]
-    params: dict[str, Any] = {
-        "epochs": experiment.epochs, "n_factors": cell.factors, "epsilon": experiment.epsilon,
-        "solver": experiment.solver,
-    }  # fmt: skip
+    method = METHODS[cell.method]
     result = next((content.results[run] for run in cell.run_ids if run in content.results), None)
-    changed = False
-    if result is not None:
-        params |= result.run.params
+    if result is None:
+        experiment = content.experiments[cell.experiment]
+        epsilon = cell.x if experiment is epsilon_experiment(content) else experiment.epsilon
+        usual = {"epochs": experiment.epochs, "n_factors": cell.factors, "solver": experiment.solver}
+        params = method.parameters(**method.own(epsilon=epsilon, **usual))
+        changed = False
+    else:
+        params = method.parameters(**result.run.params)
         changed = result.run.privacy is not None and bool(result.run.privacy.changes)
-    if experiment.vary is not None and experiment.vary.parameter == "epsilon" and cell.x is not None:
-        params["epsilon"] = cell.x
     try:
         setting = Setting.from_params(cell.method, params)
         budget = None if changed else _noise_budget(setting, params, content.datasets.get(cell.dataset, {}))
@@ -77,7 +76,7 @@ def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[st
 
     None, which is the largest that it can be, where the weights are not known.
     """
-    which = {"dpmf": "min_weight", "pdpmf": "mean_weight"}.get(setting.method)
+    which = {"uniform": "min_weight", "sample": "mean_weight"}.get(METHODS[setting.method].mechanism or "")
     if which is None or which not in facts or params.get("threshold", "mean") != "mean":
         return None
     return setting.epsilon * float(facts[which])

@@ -118,7 +118,7 @@ def _lists(cell: Cell, metric: str) -> Html:
     if metric in cell.metrics and cell.metrics[metric].values:
         return number(cell, metric, narrow=True)
     # A method of the user's own may not be known here any more.
-    same = cell.method in METHODS and not METHODS[cell.method].model.can_rank
+    same = cell.method in METHODS and METHODS[cell.method].is_baseline
     why = "predicts the same for every item" if same else "the store has no such numbers of these runs"
     return tag("span", "no lists" if same else "not measured", class_="partial", title=why)
 

@@ -84,6 +84,10 @@ def test_arguments_that_make_no_sense(file: Path, tmp_path: Path) -> None:
         tune("mf", file, folds=1)
     with pytest.raises(ConfigError, match="solver"):
         tune("mf", file, solver="magic")
+    with pytest.raises(ConfigError, match="hdpmf-paid has no option 'solver'"):
+        tune("hdpmf-paid", file, solver="sequential")
+    with pytest.raises(ConfigError, match="mf has no option 'epsilon'"):
+        tune("mf", file, epsilon=1.0)
     with pytest.raises(ConfigError, match="describe files"):
         tune("mf", "synthetic", scale=(1, 5))
     with pytest.raises(RatingsError, match="cannot read"):

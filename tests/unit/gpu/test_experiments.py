@@ -9,6 +9,7 @@ pytest.importorskip("joblib")
 pytest.importorskip("rich")
 
 from hdpmf.experiments import tune
+from hdpmf.methods import METHODS
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +34,8 @@ def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
         "regs": (0.01,),
         "folds": 3,
         "epochs": 10,
-        "epsilon": 1e12,
         "n_jobs": 1,
+        **METHODS[method].own(epsilon=1e12),
     }
     cpu = tune(method, ratings, **given)
     gpu = tune(method, ratings, **given, on="gpu", out=tmp_path)
