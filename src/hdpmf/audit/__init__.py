@@ -6,13 +6,13 @@ Start with ``run_audit(Audit("hdp-bit", "messages"))``; ``docs/audit.md`` says w
 from hdpmf.audit.bounds import LowerBound, Scores, ceiling, lower_bound
 from hdpmf.audit.game import (
     ADJACENCIES,
-    AUDITED,
     BROKEN,
     NO_CLAIM,
     STANDS,
     VIEWS,
     Audit,
     AuditResult,
+    audited,
     cells,
     pairs,
     run_audit,
@@ -20,7 +20,6 @@ from hdpmf.audit.game import (
 
 __all__ = [
     "ADJACENCIES",
-    "AUDITED",
     "BROKEN",
     "NO_CLAIM",
     "STANDS",
@@ -29,6 +28,7 @@ __all__ = [
     "AuditResult",
     "LowerBound",
     "Scores",
+    "audited",
     "ceiling",
     "cells",
     "lower_bound",

@@ -12,15 +12,21 @@ from hdpmf.audit.reconstruct import Reconstruction, reconstruct
 from hdpmf.audit.replay import Path, record
 from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError
-from hdpmf.methods import method_named
+from hdpmf.methods import METHODS, method_named
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings
 
-ATTACKED = ("mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf")
-"""The methods whose rounds of gradients can be attacked."""
-
 Outcome = Reconstruction | Differencing | ZeroH
+
+
+def attacked() -> tuple[str, ...]:
+    """The methods whose rounds of gradients can be attacked: those that no proof stands behind."""
+    return tuple(
+        name
+        for name, method in METHODS.items()
+        if method.audited and method.trains and method.claim().status != "proved"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,8 @@ class AttackSetting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.method not in ATTACKED:
-            raise ConfigError(f"these attacks are on rounds of gradients: choose one of {', '.join(ATTACKED)}")
+        if self.method not in attacked():
+            raise ConfigError(f"these attacks are on rounds of gradients: choose one of {', '.join(attacked())}")
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
 

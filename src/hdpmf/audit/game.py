@@ -19,31 +19,19 @@ from hdpmf.audit.replay import record
 from hdpmf.audit.retrain import retrain_scores, small_world
 from hdpmf.audit.world import Target, check_runs, choose_target
 from hdpmf.errors import ConfigError
-from hdpmf.methods import method_named
+from hdpmf.methods import METHODS, Method, method_named
 from hdpmf.models import make_model
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy.accounting import cost
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.ratings import Ratings, synthetic_world
 
-AUDITED = ("mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean")
 HIDDEN_H = "sums-h-hidden"
 VIEWS = ("messages", "sums", HIDDEN_H, "final")
 ADJACENCIES = ("value", "presence")
 
-DRAWS_H = ("hdpmf", "hdpmf-w", "pdpmf", "dpmf")
-"""The methods in which the recommender has a hand in the noise, so that it makes a difference whether h is known."""
-
-HIDES_PRESENCE = ("hdp-sum",)
-"""The methods that claim to hide whether an item was rated, though something is sent."""
-
-HAS_LABELS = ("hdp-sum",)
-"""The methods that can sum by taste labels."""
-
 LABELLED_VIEWS = ("sums", "final")
 """What is audited with labels. Single contributions have no more protection than without them."""
-
-_COVERED = {"all messages": VIEWS, "sums over users (secure aggregation)": ("sums", HIDDEN_H, "final")}
 
 BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
 
@@ -56,12 +44,22 @@ Progress = Callable[[int, int], None]
 """Called with the simulations done and all there will be."""
 
 
+def audited() -> tuple[str, ...]:
+    """The methods that there is a game for."""
+    return tuple(name for name, method in METHODS.items() if method.audited)
+
+
+def _hides_presence(method: Method) -> bool:
+    """Whether it claims to hide whether an item was rated, though something is sent."""
+    return method.family != "local" and method.claim().presence is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Audit:
     """What was put to the test.
 
     Attributes:
-        method: One of ``AUDITED``.
+        method: One of ``audited()``.
         view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with h, which the
             recommender knows, or ``sums-h-hidden``), or the ``final`` item factors (what a one-round design publishes).
         runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
@@ -89,19 +87,22 @@ class Audit:
     labels: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("method", AUDITED), ("view", VIEWS), ("adjacency", ADJACENCIES)):
+        for name, allowed in (("method", audited()), ("view", VIEWS), ("adjacency", ADJACENCIES)):
             value = getattr(self, name)
             if value not in allowed:
                 raise ConfigError(f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}")
-        if self.view == HIDDEN_H and self.method not in DRAWS_H:
+        method = method_named(self.method)
+        if self.view == HIDDEN_H and not method.has_h:
             raise ConfigError(f"{self.method} has no h that could be hidden; what there is to see is the view 'sums'")
-        if self.adjacency == "presence" and self.method not in HIDES_PRESENCE:
+        if self.adjacency == "presence" and not _hides_presence(method):
+            hiding = [name for name in audited() if _hides_presence(METHODS[name])]
             raise ConfigError(
                 f"{self.method} does not claim to hide which items were rated, so there is nothing to put to the test; "
-                f"audit presence with {', '.join(HIDES_PRESENCE)}"
+                f"audit presence with {', '.join(hiding)}"
             )
-        if self.labels and self.method not in HAS_LABELS:
-            raise ConfigError(f"{self.method} has no taste labels; audit them with {', '.join(HAS_LABELS)}")
+        if self.labels and method.labelled is None:
+            labelled = [name for name in audited() if METHODS[name].labelled is not None]
+            raise ConfigError(f"{self.method} has no taste labels; audit them with {', '.join(labelled)}")
         if self.labels and self.view not in LABELLED_VIEWS:
             raise ConfigError(f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited")
         check_runs(self.runs)
@@ -177,7 +178,8 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
         world = labelled_world(world) if audit.labels else small_world(world)
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
-    pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and audit.method.startswith("hdp-") else audit.runs
+    method = method_named(audit.method)
+    pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and method.one_round else audit.runs
     games = 2 if audit.labels and audit.view == "sums" else 1  # of two groupings the attacker takes the better one
     attacks = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
@@ -193,7 +195,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
-        claim_covers_view=audit.view in _COVERED.get(claim.view, VIEWS),
+        claim_covers_view=audit.view != "messages" or method.headline == "messages",
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
         power=best.power,
         false_alarms=best.false_alarms,
@@ -208,16 +210,16 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
 
 def pairs() -> list[tuple[str, str]]:
     """Every method with every view that it has."""
-    return [(method, view) for method in AUDITED for view in VIEWS if view != HIDDEN_H or method in DRAWS_H]
+    return [(name, view) for name in audited() for view in VIEWS if view != HIDDEN_H or METHODS[name].has_h]
 
 
 def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
     """The audits of a report: every pair, and taste labels with both of their claims."""
     audits = []
-    for method in AUDITED:
+    for method in audited():
         of_method = [view for paired, view in pairs() if paired == method]
         audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
-        if method in HAS_LABELS:
+        if METHODS[method].labelled is not None:
             audits += [
                 Audit(method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True)
                 for adjacency in ADJACENCIES
@@ -239,10 +241,11 @@ Attacks = dict[str, Halves]
 
 def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
     total = pilot + audit.runs
-    if audit.method == "user-mean":
+    method = method_named(audit.method)
+    if method.family == "local":
         step(2 * total)
-        return {"everything": _nothing_sent(target, audit.runs)}
-    if audit.method in ("hdp-sum", "hdp-bit"):
+        return {"everything": _nothing_sent(target, audit.method, audit.runs)}
+    if method.one_round:
         return _play_one_round(audit, target, pilot, step)
     model = _model(audit)
     if audit.view == "final":
@@ -253,7 +256,7 @@ def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None])
 
 
 def _play_one_round(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
-    design = Design("L" if audit.method == "hdp-bit" else "A", audit.epsilon, labels=audit.labels)
+    design = Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
     total, seed, adjacency = pilot + audit.runs, audit.seed, audit.adjacency
     if audit.view == "final":
         return {"everything": final_scores(target, design, pilot, audit.runs, seed, step, adjacency=adjacency)}
@@ -290,14 +293,14 @@ def _claim(audit: Audit) -> PrivacyClaim:
     return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
 
 
-def _nothing_sent(target: Target, runs: int) -> Halves:
+def _nothing_sent(target: Target, method: str, runs: int) -> Halves:
     """The recommender's part of a model that sends nothing, in both worlds; a difference would give the rating away."""
     held = []
     for rating in target.ends:
         world = Ratings.from_arrays(
             target.ratings.user_ids, target.ratings.item_ids, target.values(rating), scale=target.ratings.scale
         )
-        catalogue = make_model("user-mean").fit(world).catalogue_
+        catalogue = make_model(method).fit(world).catalogue_
         held.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
     apart = 0.0 if np.array_equal(held[0], held[1]) else 1.0
     scores = Scores(np.full(runs, -apart), np.full(runs, apart))

@@ -80,11 +80,10 @@ class Path:
 
 def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> Path:
     """Train once, honestly, and keep what the recommender sent."""
-    mechanism = model._mechanism()
-    plan = model._plan(train, mechanism)
+    plan, mechanism, h_per_item = model.setup(train)
     with Workers(1) as workers:
         shard = Shard(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
-        recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), model._h_per_item())
+        recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), h_per_item)
         opening = recommender.open([shard.accept(plan)])
         recommender.start([shard.open(opening)])
         factors, draws = [], []
@@ -95,10 +94,10 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
             shard.receive(message)
             recommender.aggregate([shard.contribute()])
         factors.append(recommender.factors)
-    drawn = [one for one in draws if one is not None]
-    h = np.stack(drawn) if drawn else None
+    drawn = [h for h in draws if h is not None]
+    all_h = np.stack(drawn) if drawn else None
     return Path(
-        plan, mechanism, opening.noise_budget, np.stack(factors), h, recommender.raters, train.n_users, train.scale
+        plan, mechanism, opening.noise_budget, np.stack(factors), all_h, recommender.raters, train.n_users, train.scale
     )
 
 

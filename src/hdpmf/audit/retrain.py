@@ -93,14 +93,13 @@ def _train_copies(
         scale=ratings.scale,
         name="copies of a small world",
     )
-    mechanism = model._mechanism()
-    plan = model._plan(inflated, mechanism)
+    plan, mechanism, h_per_item = model.setup(inflated)
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
     # Copies share no item: the whole noise is on every row, wherever it comes from.
     shard = Shard(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers, n_users=1)
     start = _SameStart(seed, stream + 1, ratings.n_items)
-    recommender = Recommender(plan, mechanism, start, model._h_per_item())
+    recommender = Recommender(plan, mechanism, start, h_per_item)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     for _ in range(plan.epochs):
         shard.receive(recommender.next_round())
@@ -129,7 +128,7 @@ def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
     """What the factors say about the rating, with a user vector fitted to the user's other ratings."""
-    mechanism = model._mechanism()
+    _, mechanism, _ = model.setup(target.ratings)
     others = np.delete(target.own, target.place)
     items = target.ratings.item_codes[others]
     wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(np.float64)

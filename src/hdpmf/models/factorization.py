@@ -92,9 +92,8 @@ class Factorization(FactorizationOptions, Model):
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
         """
         self._check_params(validation)
-        mechanism = self._mechanism()
         weights = PrivacyWeights.uniform(train) if weights is None else weights
-        plan = self._plan(train, mechanism)
+        plan, mechanism, h_per_item = self.setup(train)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
 
         def state(vectors: np.ndarray, factors: np.ndarray, raters: np.ndarray) -> tuple[Devices, Catalogue]:
@@ -105,7 +104,7 @@ class Factorization(FactorizationOptions, Model):
             self.devices_, self.catalogue_ = state(vectors, factors, raters)
             return float(self.score(validation)["mse"]) if validation is not None else math.nan
 
-        settings = train, weights, mechanism, plan, self._h_per_item(), seed_of(self.rng)
+        settings = train, weights, mechanism, plan, h_per_item, seed_of(self.rng)
         on_gpu = self._on_gpu()
         with Workers(self.n_threads) as workers:
             epochs = gpu_epochs(*settings, self.solver) if on_gpu else _SOLVERS[self.solver](*settings, workers)
@@ -153,6 +152,11 @@ class Factorization(FactorizationOptions, Model):
             self.solver == "sequential",
             self._mechanism(),
         )
+
+    def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
+        """What a training on these ratings is: the plan, how ratings enter, and whether h is drawn per item."""
+        mechanism = self._mechanism()
+        return self._plan(train, mechanism), mechanism, self._h_per_item()
 
     def _plan(self, train: Ratings, mechanism: Mechanism) -> Plan:
         name = next(name for name, kind in MECHANISMS.items() if kind is type(mechanism))

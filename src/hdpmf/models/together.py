@@ -100,10 +100,10 @@ def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
 def _prepare(number: int, fit: Fit, entries: dict[Any, Entry]) -> _Prepared:
     model = fit.model
     model._check_params(None)
-    mechanism, seed = model._mechanism(), seed_of(model.rng)
+    plan, mechanism, _ = model.setup(fit.train)
+    seed = seed_of(model.rng)
     if not mechanism.sends_fitted_vectors:
         raise ConfigError(NOT_ON_GPU)
-    plan = model._plan(fit.train, mechanism)
     weights = PrivacyWeights.uniform(fit.train) if fit.weights is None else fit.weights
     # What enters does not depend on learning rate or regularisation, so a grid does it once.
     key = (id(fit.train), id(fit.weights), mechanism, plan.epsilon, seed)
