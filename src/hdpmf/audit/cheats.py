@@ -75,7 +75,7 @@ def difference(path: Path, target: Target, runs: int, seed: int = 0) -> Differen
                 stream = messages(path, every[star], raters, noise, seed, workers)
                 kept = next(stream)
                 seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
-                devices = [Device(path, one, kept, None, seed) for one in every]
+                devices = [Device(path, copies, kept, None, seed) for copies in every]
                 told = np.stack([_expected(device, place) for device in devices])
                 apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(axis=1)
                 hits += int((apart.argmin(axis=0) == star).sum())

@@ -25,9 +25,9 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
     """A panel per view, a row per method: its claim as a diamond, the audited lower bound as a bar."""
     import matplotlib as mpl
 
-    names = list(dict.fromkeys(row_of(one) for one in results))[::-1]
-    views = [view for view in VIEWS if any(one.view == view for one in results)]
-    top = max(one.ceiling for one in results)
+    names = list(dict.fromkeys(row_of(result) for result in results))[::-1]
+    views = [view for view in VIEWS if any(result.view == view for result in results)]
+    top = max(result.ceiling for result in results)
     with mpl.rc_context():
         mpl.rcdefaults()
         figure = new_figure(3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35, dpi=150, facecolor="white")
@@ -36,7 +36,7 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
         left = 2.3 / figure.get_figwidth()
         figure.subplots_adjust(left=left, right=0.985, wspace=0.07, top=1 - 1.3 / height, bottom=0.95 / height)
         for axes, view in zip(panels, views, strict=True):
-            _panel(axes, {row_of(one): one for one in results if one.view == view}, names, top)
+            _panel(axes, {row_of(result): result for result in results if result.view == view}, names, top)
             title, meaning = _TITLES[view]
             axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=20)
             axes.annotate(
@@ -60,7 +60,7 @@ def row_of(result: AuditResult) -> str:
 
 
 def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: float) -> None:
-    hidden_h = any(one.view == HIDDEN_H for one in results.values())
+    hidden_h = any(result.view == HIDDEN_H for result in results.values())
     axes.axvline(top, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     for position, name in enumerate(names):
         if name not in results:
@@ -68,12 +68,12 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
             axes.annotate(why, (0, position), (4, 0), textcoords="offset points", va="center",
                           fontsize=8.5, color=FAINT)  # fmt: skip
             continue
-        one = results[name]
-        colour = _COLOURS[one.verdict]
-        bound = one.epsilon_lower_bound
+        result = results[name]
+        colour = _COLOURS[result.verdict]
+        bound = result.epsilon_lower_bound
         axes.barh(position, bound, height=0.56, color=colour, zorder=2)
         text = f"≥ {bound:.2f}" if bound > 0 else "0"
-        beside = max(bound, one.epsilon_claimed or 0.0) if bound < 0.72 * top else bound
+        beside = max(bound, result.epsilon_claimed or 0.0) if bound < 0.72 * top else bound
         inside = bound >= 0.72 * top
         axes.annotate(
             text,
@@ -86,21 +86,21 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
             color="white" if inside else INK,
             zorder=4,
         )
-        if one.epsilon_claimed is not None:
-            covered = one.claim_covers_view
+        if result.epsilon_claimed is not None:
+            covered = result.claim_covers_view
             axes.plot(
-                one.epsilon_claimed,
+                result.epsilon_claimed,
                 position,
                 marker="D",
                 markersize=7.5,
-                markerfacecolor=INK if covered and one.claim_status == "proved" else "white",
+                markerfacecolor=INK if covered and result.claim_status == "proved" else "white",
                 markeredgecolor=INK,
                 markeredgewidth=1.3,
                 alpha=1.0 if covered else 0.45,
                 clip_on=False,
                 zorder=5,
             )
-    claims = [one.epsilon_claimed or 0.0 for one in results.values()]
+    claims = [result.epsilon_claimed or 0.0 for result in results.values()]
     axes.set_xlim(0, max(top, *claims) * 1.04)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlabel("epsilon of one rating", fontsize=9, color=FAINT)

@@ -16,7 +16,7 @@ from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
-from hdpmf.shard.device_fit import devices_after, fit_vectors, ratings_by_user
+from hdpmf.shard.device_fit import fit_vectors, ratings_by_user
 from hdpmf.shard.devices import Devices
 
 
@@ -153,7 +153,7 @@ def _after_facts(
         vectors = fit_vectors(fit, by_user, workers)
     stranger = fit.stranger()
     vectors[by_user.counts == 0] = stranger
-    devices = devices_after(ratings, by_user, vectors, weights.beta, weights.gamma)
+    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, (by_user.start, by_user.partner))
     everything = np.ones(ratings.n_items, bool)
     return Prepared(catalogue, devices, fit.factors(ratings.scale), everything, NoPrivacy(), stranger)
 

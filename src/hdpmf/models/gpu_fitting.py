@@ -35,15 +35,4 @@ def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndar
     )  # fmt: skip
     vectors = np.ones((train.n_users, theta.shape[1] + 1), np.float32)
     vectors[:, :-1] = theta.float().cpu().numpy()
-    counts = train.user_counts()
-    sums = np.bincount(train.user_codes, train.values, train.n_users)
-    return Devices(
-        users=train.users,
-        vectors=vectors,
-        beta=beta,
-        gamma=gamma,
-        means=np.where(counts > 0, sums / np.maximum(counts, 1), np.nan),
-        rated_start=begin.cpu().numpy(),
-        rated=partner.cpu().numpy(),
-        scale=train.scale,
-    )
+    return Devices.after_training(train, vectors, beta, gamma, (begin.cpu().numpy(), partner.cpu().numpy()))

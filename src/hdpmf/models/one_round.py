@@ -32,8 +32,10 @@ from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
 from hdpmf.recommender.one_round import chosen_coding, make_survey
+from hdpmf.shard import Devices
 from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.shard.device_fit import devices_after, fit_vectors, predict, ratings_by_user
+from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
+from hdpmf.shard.devices import own_means
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -137,7 +139,7 @@ class OneRound(OneRoundOptions, Model):
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
-        self.devices_ = devices_after(train, by_user, vectors, beta, gamma)
+        self.devices_ = Devices.after_training(train, vectors, beta, gamma, (by_user.start, by_user.partner))
 
     @property
     def feature_names_(self) -> tuple[str, ...]:
@@ -186,14 +188,11 @@ class OneRound(OneRoundOptions, Model):
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
         parts = weights if isinstance(weights, PrivacyWeights) else PrivacyWeights.uniform(ratings, weights or 1.0)
-        counts = by_user.counts
-        sums = np.bincount(kept.user_codes, kept.values, kept.n_users)
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
         devices.add_users(
             ratings.users,
             vectors,
             parts.for_users(ratings.users),
-            means,
+            own_means(kept),
             np.split(by_user.partner, by_user.start[1:-1]),
         )
         return vectors

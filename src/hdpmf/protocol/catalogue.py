@@ -65,7 +65,7 @@ def catalogue_table(items: IdIndex, scale: RatingScale, table: ItemTable | None 
 def known_items(table: CatalogueTable) -> KnownItems:
     """The items of a message, or a ProtocolError where it cannot be a catalogue."""
     try:
-        ids = np.array([int(one) for one in table.ids], np.int64) if table.integer_ids else np.array(table.ids)
+        ids = np.array([int(item) for item in table.ids], np.int64) if table.integer_ids else np.array(table.ids)
         items = IdIndex(ids)
         scale = RatingScale(table.scale_low, table.scale_high, table.scale_step)
     except (ValueError, OverflowError, RatingsError) as error:

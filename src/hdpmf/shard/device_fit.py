@@ -40,24 +40,6 @@ def ratings_by_user(ratings: Ratings) -> Grouped:
     return group(ratings.user_codes, ratings.item_codes, stars, None, ratings.n_users)
 
 
-def devices_after(
-    ratings: Ratings, by_user: Grouped, vectors: np.ndarray, beta: np.ndarray, gamma: np.ndarray
-) -> Devices:
-    """The private state of the users of ``ratings``, who now have these vectors."""
-    counts = by_user.counts
-    sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)
-    return Devices(
-        users=ratings.users,
-        vectors=vectors,
-        beta=beta,
-        gamma=gamma,
-        means=np.where(counts > 0, sums / np.maximum(counts, 1), np.nan),
-        rated_start=by_user.start,
-        rated=by_user.partner,
-        scale=ratings.scale,
-    )
-
-
 def predict(
     devices: Devices, users: np.ndarray, items: np.ndarray, factors: np.ndarray, stranger: np.ndarray
 ) -> np.ndarray:

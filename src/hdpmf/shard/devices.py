@@ -11,6 +11,13 @@ from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.shard.fold_in import constrained_ridge
 
 
+def own_means(ratings: Ratings) -> np.ndarray:
+    """Each user's own mean rating; NaN for a user without ratings."""
+    counts = ratings.user_counts()
+    sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
 @dataclass(slots=True, repr=False)
 class Devices:
     """The private state of users. Item positions are those of the recommender's catalogue.
@@ -39,19 +46,29 @@ class Devices:
         return f"Devices({len(self.users)} users)"
 
     @classmethod
-    def after_training(cls, ratings: Ratings, vectors: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> Devices:
-        """The state of the users of ``ratings``, who now have these vectors."""
-        counts = ratings.user_counts()
-        sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)
-        order = np.argsort(ratings.user_codes, kind="stable")
+    def after_training(
+        cls,
+        ratings: Ratings,
+        vectors: np.ndarray,
+        beta: np.ndarray,
+        gamma: np.ndarray,
+        by_user: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Devices:
+        """The state of the users of ``ratings``, who now have these vectors.
+
+        ``by_user`` is ``rated_start`` and ``rated``, where somebody has sorted the ratings already.
+        """
+        if by_user is None:
+            order = np.argsort(ratings.user_codes, kind="stable")
+            by_user = np.concatenate(([0], np.cumsum(ratings.user_counts()))), ratings.item_codes[order]
         return cls(
             users=ratings.users,
             vectors=np.ascontiguousarray(vectors),
             beta=beta,
             gamma=gamma,
-            means=np.where(counts > 0, sums / np.maximum(counts, 1), np.nan),
-            rated_start=np.concatenate(([0], np.cumsum(counts))),
-            rated=ratings.item_codes[order],
+            means=own_means(ratings),
+            rated_start=by_user[0],
+            rated=by_user[1],
             scale=ratings.scale,
         )
 
@@ -115,16 +132,14 @@ class Devices:
         target = mechanism.target(ratings.values, weights)
         vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
         rated: list[np.ndarray] = []
-        means = np.full(ratings.n_users, np.nan)
         for user in range(ratings.n_users):
             own = ratings.user_codes == user
             rated.append(items[own])
             if own.any():
-                means[user] = ratings.values[own].mean()
                 ridge = reg * own.sum() if reg_per_rating else reg
                 bound = 1.0 if mechanism.bounds_users else None
                 vectors[user] = constrained_ridge(factors[items[own]], target[own], ridge, bound)
-        self.add_users(ratings.users, vectors, beta, means, rated)
+        self.add_users(ratings.users, vectors, beta, own_means(ratings), rated)
         return vectors
 
     def add_users(
@@ -145,5 +160,5 @@ class Devices:
         self.vectors = np.concatenate((self.vectors[stay], vectors))[order]
         self.beta = np.concatenate((self.beta[stay], beta))[order]
         self.means = np.concatenate((self.means[stay], means))[order]
-        self.rated_start = np.concatenate(([0], np.cumsum([len(lists[one]) for one in order])))
-        self.rated = np.concatenate([lists[one] for one in order])
+        self.rated_start = np.concatenate(([0], np.cumsum([len(lists[user]) for user in order])))
+        self.rated = np.concatenate([lists[user] for user in order])

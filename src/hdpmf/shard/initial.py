@@ -32,7 +32,7 @@ def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
 def _keys(ids: np.ndarray) -> np.ndarray:
     if ids.dtype.kind == "i":
         return _mixed(ids.astype(np.uint64))
-    digests = b"".join(hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids)
+    digests = b"".join(hashlib.blake2b(str(user).encode(), digest_size=8).digest() for user in ids)
     return np.frombuffer(digests, np.uint64)
 
 

@@ -21,7 +21,7 @@ class ShardState:
         answered: The last that was answered.
         vectors: User vectors, padded.
         raters: Ratings that take part, per item that is rated here.
-        kept: Positions of the ratings that PDPMF's lot has kept.
+        kept: Positions of the ratings that PDPMF's sampling has kept.
         kept_noise: Noise that is drawn once for all rounds.
         h_seen: Rounds whose h was looked at.
         h_total: What was found in them, per row.

@@ -50,10 +50,10 @@ def share_table(scale: Fraction, shape: Fraction, bits: int) -> ShareTable:
     """The table for a shape in (0, 1)."""
     m, n = shape.numerator, shape.denominator
     precision = bits + _GUARD + n.bit_length()
-    one = 1 << precision
+    whole = 1 << precision
     q_low, q_high = _exp_minus(1 / scale, precision)
-    p_low = _power(_root(one - q_high, n, precision)[0], m, precision)[0]
-    p_high = _power(_root(one - q_low, n, precision)[1], m, precision)[1]
+    p_low = _power(_root(whole - q_high, n, precision)[0], m, precision)[0]
+    p_high = _power(_root(whole - q_low, n, precision)[1], m, precision)[1]
     sum_low = sum_high = 0
     low: list[int] = []
     high: list[int] = []
@@ -61,8 +61,8 @@ def share_table(scale: Fraction, shape: Fraction, bits: int) -> ShareTable:
     for k in range(1, MAX_LENGTH + 1):
         sum_low += p_low
         sum_high += p_high
-        low.append(min(sum_low, one - 1) >> drop)
-        high.append(min(sum_high, one - 1) >> drop)
+        low.append(min(sum_low, whole - 1) >> drop)
+        high.append(min(sum_high, whole - 1) >> drop)
         up, down = n * (k - 1) + m, n * k
         p_low = p_low * q_low * up // (down << precision)
         p_high = -(-p_high * q_high * up // (down << precision))

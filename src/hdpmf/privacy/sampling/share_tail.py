@@ -54,8 +54,8 @@ def tails(words: Words, scale: Fraction, shape: Fraction, start: int, n: int) ->
 
 def _propose(words: Words, scale: Fraction, shape: Fraction, start: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     blocks = _blocks(scale, shape, start)
-    lot = below(words, np.full(n, blocks.cumulated[-1], np.uint64))
-    block = np.searchsorted(blocks.cumulated, lot, side="right")
+    chosen = below(words, np.full(n, blocks.cumulated[-1], np.uint64))
+    block = np.searchsorted(blocks.cumulated, chosen, side="right")
     begin = blocks.starts[block]
     drawn = begin + below(words, begin.astype(np.uint64)).astype(np.int64)  # a block is as long as its start
     rest = np.flatnonzero(block == len(blocks.starts) - 1)

@@ -40,14 +40,14 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
     places = np.flatnonzero(drawn >= table.low[0])
     drawn = drawn[places]
     result = np.searchsorted(table.low, drawn, side="right")
-    for one in np.flatnonzero(drawn <= table.high[result - 1]):
-        result[one] = refine(words, scale, shape, int(drawn[one]), 64)
+    for place in np.flatnonzero(drawn <= table.high[result - 1]):
+        result[place] = refine(words, scale, shape, int(drawn[place]), 64)
     beyond = np.flatnonzero(result == table.length)
     if SMALLEST_START <= table.length < scale:
         result[beyond] = tails(words, scale, shape, table.length, len(beyond))
     else:
-        for one in beyond:
-            result[one] = _tail(words, scale, shape, table.length)
+        for place in beyond:
+            result[place] = _tail(words, scale, shape, table.length)
     everything[places] = result
     return everything
 
