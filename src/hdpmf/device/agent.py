@@ -142,7 +142,7 @@ class DeviceAgent:
         _check_number(letter, message)
         session = self._session(letter.run)
         if session is not None and letter.number <= session.state.number:
-            before = self._store.reply_to(letter.run, letter.number, tag)
+            before = self._store.runs.reply_to(letter.run, letter.number, tag)
             if before is not None:
                 return self._repeated(session, letter, unpack(before))
         if session is not None and session.state.over:
@@ -169,7 +169,7 @@ class DeviceAgent:
 
     def _break_off(self, run: bytes) -> None:
         self._sessions.pop(run, None)
-        saved = self._store.load_state(run)
+        saved = self._store.runs.load(run)
         if saved is None:
             return
         state = read_state(saved)
@@ -177,9 +177,9 @@ class DeviceAgent:
         with self._store.transaction():
             set_open(self._store, [other for other in open_runs(self._store) if other != run])
             if state.charged:
-                self._store.save_state(run, state.encode())
+                self._store.runs.save(run, state.encode())
             else:
-                self._store.drop_state(run)
+                self._store.runs.drop(run)
 
     def _agree(self, letter: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
@@ -233,10 +233,10 @@ class DeviceAgent:
                 set_open(store, runs if state.over else [*runs, session.run])
             if state.over and not state.charged:
                 # Nothing was sent or paid, so that nothing has to be remembered; any number of such runs may come.
-                store.drop_state(session.run)
+                store.runs.drop(session.run)
             else:
                 session.save()
-                store.put_reply(letter.run, letter.number, tag, pack(outcome.message))
+                store.runs.put_reply(letter.run, letter.number, tag, pack(outcome.message))
         session.touched = False
         self._sessions[session.run] = session
         if state.over and not state.charged:
@@ -265,9 +265,9 @@ class DeviceAgent:
 
     def _session(self, run: bytes) -> Session | None:
         """The run's session, made anew from the store after a restart."""
-        found = self._sessions.get(run)
-        if found is None:
-            saved = self._store.load_state(run)
+        session = self._sessions.get(run)
+        if session is None:
+            saved = self._store.runs.load(run)
             if saved is None:
                 return None
             state = read_state(saved)
@@ -275,10 +275,10 @@ class DeviceAgent:
                 raise ProtocolError("refused: this run was agreed on with another recommender")
             terms = None if state.terms is None else decode(state.terms)
             one_round = isinstance(terms, Terms) and method_named(terms.method).one_round
-            found = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
+            session = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
                 self._setup, run, state, saved
             )
-        return found
+        return session
 
     def _state(self, run: bytes) -> RunState | None:
         session = self._session(run)
@@ -296,11 +296,11 @@ class DeviceAgent:
         if len(runs) < MAX_OPEN:
             return
         for run in runs:
-            saved = self._store.load_state(run)
+            saved = self._store.runs.load(run)
             if saved is None or not read_state(saved).charged:
                 with self._store.transaction():
-                    self._store.drop_state(run)
-                    set_open(self._store, [one for one in runs if one != run])
+                    self._store.runs.drop(run)
+                    set_open(self._store, [other for other in runs if other != run])
                 self._sessions.pop(run, None)
                 return
         raise DeclinedError("busy", f"{len(runs)} runs are under way here")

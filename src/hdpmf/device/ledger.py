@@ -160,8 +160,8 @@ class Ledger:
         if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
             raise PrivacyError("what hides nothing costs infinitely much, and only that does")
         paying = ratings.take(positions)
-        users = [str(one) for one in paying.user_ids.tolist()]
-        items = [str(one) for one in paying.item_ids.tolist()]
+        users = [str(user) for user in paying.user_ids.tolist()]
+        items = [str(item) for item in paying.item_ids.tolist()]
         charges = np.empty(len(pays), _CHARGES)
         charges["user"] = _tags([self._rated.user_tag(user) for user in users])
         charges["pair"] = _tags([self._rated.pair_tag(*pair) for pair in zip(users, items, strict=True)])
@@ -222,10 +222,10 @@ class Ledger:
 
     def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
         """Weights as they are in the store now, whatever table the caller holds."""
-        found = self._rated.weights_of(zip(users, items, strict=True))
-        if bool(np.isnan(found).any()):
+        weights = self._rated.weights_of(zip(users, items, strict=True))
+        if bool(np.isnan(weights).any()):
             raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
-        return found
+        return weights
 
     def _spent_by(self, ratings: Ratings) -> np.ndarray:
         return self._look_up(ratings, self._sums("pair"))
@@ -238,7 +238,7 @@ class Ledger:
 
     def _sums(self, by: Literal["user", "pair"], run: str | None = None) -> dict[bytes, float]:
         """What was paid, by tag. Read from the file each time: it is never out of date, and it is rarely needed."""
-        found: dict[bytes, float] = {}
+        spent: dict[bytes, float] = {}
         rows = self._database.execute(
             "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
         )
@@ -250,8 +250,8 @@ class Ledger:
                 raise StorageError("a ledger entry has the wrong length: the store is damaged")
             charges = np.frombuffer(data, _CHARGES)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
-                found[tag] = found.get(tag, 0.0) + epsilon
-        return found
+                spent[tag] = spent.get(tag, 0.0) + epsilon
+        return spent
 
     def _write(self, entry: Entry, charges: bytes | None) -> None:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
@@ -280,7 +280,7 @@ def _tags(tags: list[bytes]) -> np.ndarray:
 
 
 def _keys(column: np.ndarray) -> list[bytes]:
-    return [one.tobytes() for one in column]
+    return [tag.tobytes() for tag in column]
 
 
 def _bytes(number: int) -> bytes:

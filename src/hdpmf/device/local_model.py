@@ -89,12 +89,12 @@ def recommend(
         NotFittedError: No run has finished here yet.
         UnknownIdError: There is no such user.
     """
-    found = prepare(store, model, prior)
-    code = int(found.devices.users.find([user])[0])
+    ready = prepare(store, model, prior)
+    code = int(ready.devices.users.find([user])[0])
     if code < 0:
         raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
-    items, scores = found.devices.recommend(code, n, found.factors, found.trained, found.mechanism)
-    titles, ids = found.catalogue.table.titles, found.catalogue.table.ids
+    items, scores = ready.devices.recommend(code, n, ready.factors, ready.trained, ready.mechanism)
+    titles, ids = ready.catalogue.table.titles, ready.catalogue.table.ids
     pairs = zip(items.tolist(), scores.tolist(), strict=True)
     return [Suggestion(ids[item], score, titles[item] if titles else None) for item, score in pairs]
 

@@ -22,7 +22,7 @@ def request_tag(data: bytes) -> bytes:
     """
     words = np.frombuffer(data, np.uint64, len(data) // 8)
     ends = (len(data), int(np.add.reduce(words)), int(np.bitwise_xor.reduce(words)), zlib.crc32(data[-1024:]))
-    return b"".join(one.to_bytes(8, "big") for one in ends)
+    return b"".join(number.to_bytes(8, "big") for number in ends)
 
 
 def pack(message: Message) -> bytes:

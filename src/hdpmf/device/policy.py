@@ -164,5 +164,5 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return "[" + ", ".join(f'"{one}"' for one in value) + "]"
+        return "[" + ", ".join(f'"{word}"' for word in value) + "]"
     return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -32,9 +32,9 @@ def predict(
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    found = prepare(store, model, prior)
-    people = found.devices.users.find(list(users)) if len(found.devices.users) else np.full(len(users), -1, np.int32)
-    places = np.array([found.catalogue.positions.get(item, -1) for item in items], np.int64)
-    if found.stranger is not None:
-        return predict_with_stranger(found.devices, people, places, found.factors, found.stranger)
-    return found.devices.predict(people, places, found.factors, found.trained, found.mechanism)
+    ready = prepare(store, model, prior)
+    people = ready.devices.users.find(list(users)) if len(ready.devices.users) else np.full(len(users), -1, np.int32)
+    places = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
+    if ready.stranger is not None:
+        return predict_with_stranger(ready.devices, people, places, ready.factors, ready.stranger)
+    return ready.devices.predict(people, places, ready.factors, ready.trained, ready.mechanism)

@@ -31,7 +31,7 @@ class PinnedCatalogue:
         self.table = table
         self.digest = digest
         self.known: KnownItems = known_items(table)
-        self.positions = {str(one): position for position, one in enumerate(self.known.items.ids.tolist())}
+        self.positions = {str(item): position for position, item in enumerate(self.known.items.ids.tolist())}
 
     def __repr__(self) -> str:
         return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
@@ -63,15 +63,15 @@ _KNOWN: WeakValueDictionary[bytes, PinnedCatalogue] = WeakValueDictionary()
 def pinned(data: bytes) -> PinnedCatalogue:
     """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
     digest = sha256(data).digest()
-    found = _KNOWN.get(digest)
-    if found is None:
+    catalogue = _KNOWN.get(digest)
+    if catalogue is None:
         try:
             table = msgspec.msgpack.decode(data, type=CatalogueTable)
         except (msgspec.MsgspecError, ProtocolError) as error:
             raise StorageError("the pinned item table cannot be read: the store is damaged") from error
-        found = PinnedCatalogue(table, digest)
-        _KNOWN[digest] = found
-    return found
+        catalogue = PinnedCatalogue(table, digest)
+        _KNOWN[digest] = catalogue
+    return catalogue
 
 
 class PinnedRoster:
@@ -85,8 +85,8 @@ class PinnedRoster:
 
     def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
         self.roster = Roster(keys)
-        self.users = tuple(int(one) for one in users)
-        if len(self.users) != len(self.roster) or not all(1 <= one < _MOST_USERS for one in self.users):
+        self.users = tuple(map(int, users))
+        if len(self.users) != len(self.roster) or not all(1 <= count < _MOST_USERS for count in self.users):
             raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
         self.n_users = sum(self.users)
 
@@ -94,10 +94,10 @@ class PinnedRoster:
     def from_bytes(cls, data: bytes) -> PinnedRoster:
         """What ``bytes_of`` wrote; thousands of simulated devices in one process share one."""
         digest = sha256(data).digest()
-        found = _ROSTERS.get(digest)
-        if found is None:
-            found = _ROSTERS[digest] = cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
-        return found
+        roster = _ROSTERS.get(digest)
+        if roster is None:
+            roster = _ROSTERS[digest] = cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+        return roster
 
     @staticmethod
     def bytes_of(keys: Sequence[bytes], users: Sequence[int]) -> bytes:

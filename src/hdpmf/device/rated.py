@@ -96,7 +96,7 @@ class RatedItems:
                 before = self.find(records[0].user, records[0].item)
                 if before is not None:
                     records = [msgspec.structs.replace(records[0], weight=before.weight)]
-            self._write("ratings", ((self.pair_tag(one.user, one.item), one) for one in records))
+            self._write("ratings", ((self.pair_tag(record.user, record.item), record) for record in records))
 
     def remove(self, user: str, item: str) -> None:
         """Take a rating out of the file."""
@@ -132,16 +132,16 @@ class RatedItems:
 
     def records(self) -> list[Record]:
         """All ratings, by user and item."""
-        return sorted(self._unsorted(), key=lambda one: (one.user, one.item))
+        return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
     def weighed(self) -> list[Record]:
         """All ratings, each with its weight, be it its own or the product of its user's and its item's."""
         betas, gammas = self.betas(), self.gammas()
         return [
-            one
-            if one.weight is not None
-            else msgspec.structs.replace(one, weight=betas[one.user] * gammas.get(one.item, 1.0))
-            for one in self.records()
+            record
+            if record.weight is not None
+            else msgspec.structs.replace(record, weight=betas[record.user] * gammas.get(record.item, 1.0))
+            for record in self.records()
         ]
 
     def count(self) -> int:
@@ -164,11 +164,11 @@ class RatedItems:
 
     def betas(self) -> dict[str, float]:
         """The weight of every user here."""
-        return {one.name: 1.0 if one.weight is None else one.weight for one in self._weights("people")}
+        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("people")}
 
     def gammas(self) -> dict[str, float]:
         """The weight of the items that have one."""
-        return {one.name: 1.0 if one.weight is None else one.weight for one in self._weights("items")}
+        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("items")}
 
     def clear(self) -> None:
         """Take all ratings, users and weights out of the file."""
@@ -180,11 +180,11 @@ class RatedItems:
     def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
         """The weight of each rating, by user and item; NaN where there is no such rating."""
         betas, gammas = self.betas(), self.gammas()
-        own = {(one.user, one.item): one.weight for one in self._unsorted()}
+        own = {(record.user, record.item): record.weight for record in self._unsorted()}
 
         def weight(pair: tuple[str, str]) -> float:
-            found = own.get(pair, math.nan)
-            return betas[pair[0]] * gammas.get(pair[1], 1.0) if found is None else found
+            weight = own.get(pair, math.nan)
+            return betas[pair[0]] * gammas.get(pair[1], 1.0) if weight is None else weight
 
         return np.array([weight(pair) for pair in pairs], np.float64)
 
@@ -199,10 +199,10 @@ class RatedItems:
                 gamma[catalogue.positions[name]] = weight
         rows = self._unsorted()
         place, code_of = catalogue.positions.get, {name: code for code, name in enumerate(users.ids.tolist())}
-        positions = np.fromiter((place(one.item, -1) for one in rows), np.int32, len(rows))
-        codes = np.fromiter((code_of[one.user] for one in rows), np.int32, len(rows))
-        values = np.fromiter((one.value for one in rows), np.float64, len(rows))
-        own = np.fromiter((math.nan if one.weight is None else one.weight for one in rows), np.float64, len(rows))
+        positions = np.fromiter((place(row.item, -1) for row in rows), np.int32, len(rows))
+        codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
+        values = np.fromiter((row.value for row in rows), np.float64, len(rows))
+        own = np.fromiter((math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows))
         kept = np.flatnonzero(positions >= 0)
         kept = kept[np.lexsort((positions[kept], codes[kept]))]
         codes, positions, own = codes[kept], positions[kept], own[kept]
@@ -233,7 +233,7 @@ class RatedItems:
         self._database.execute_many(
             f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
             # In the order of the file: much faster for many, and no order of rating can be read off it.
-            ((tag, seal(encode(one), table.encode() + tag)) for tag, one in sorted(rows, key=itemgetter(0))),
+            ((tag, seal(encode(row), table.encode() + tag)) for tag, row in sorted(rows, key=itemgetter(0))),
         )
 
     def _unsorted(self) -> list[Record]:

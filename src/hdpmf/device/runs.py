@@ -14,7 +14,7 @@ class Runs:
         self._vault = vault
 
     def save(self, run: bytes, data: bytes) -> None:
-        """Keep the state of a run, which is the current one from now on."""
+        """Keep the state of a run."""
         with self._database.transaction():
             self._database.execute("DELETE FROM states WHERE run = ?", (run,))
             sealed = self._vault.seal(data, b"states" + run)
@@ -24,11 +24,6 @@ class Runs:
         """The state of a run."""
         rows = self._database.execute("SELECT sealed FROM states WHERE run = ?", (run,))
         return self._vault.open(rows[0][0], b"states" + run) if rows else None
-
-    def current(self) -> bytes | None:
-        """The run whose state was saved last."""
-        rows = self._database.execute("SELECT run FROM states ORDER BY number DESC LIMIT 1")
-        return bytes(rows[0][0]) if rows else None
 
     def drop(self, run: bytes) -> None:
         """Forget a run and what was answered in it."""
@@ -46,7 +41,7 @@ class Runs:
             )
 
     def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
-        """The answer that was given to exactly this request."""
+        """The answer that was given to exactly this request, so that a replay gets no new draw."""
         rows = self._database.execute(
             "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?", (run, number, request)
         )

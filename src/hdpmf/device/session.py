@@ -105,11 +105,11 @@ class Session(ABC):
         Raises:
             ProtocolError: Somebody else has gone on with this run, so that what is known here is out of date.
         """
-        if self._store.load_state(self.run) != self.saved:
+        if self._store.runs.load(self.run) != self.saved:
             self.touched = True
             raise ProtocolError("refused: another process has answered in this run")
         self.saved = self.state.encode()
-        self._store.save_state(self.run, self.saved)
+        self._store.runs.save(self.run, self.saved)
 
     def agreed(self) -> Terms:
         """The terms; without them nothing is sent."""

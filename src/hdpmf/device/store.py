@@ -20,11 +20,11 @@ import msgspec
 
 from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
+from hdpmf.device.named_values import NamedValues, read_header, write_header
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
 from hdpmf.device.runs import Runs
-from hdpmf.device.settings import Settings, read_header, write_header
 from hdpmf.device.vault import Vault
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.privacy.weights import PrivacyWeights
@@ -47,16 +47,17 @@ class DeviceStore:
         users: Users that this device speaks for.
         identity: The device's signing key.
         ledger: What was sent and paid.
+        runs: What is kept of runs under way, and what was answered in them.
     """
 
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault
-        self._settings = Settings(database, vault)
-        self.users = msgspec.msgpack.decode(self._settings.need(_USERS), type=int)
-        self.identity = DeviceIdentity(self._settings.need(_IDENTITY))
+        self._values = NamedValues(database, vault)
+        self.users = msgspec.msgpack.decode(self._values.need(_USERS), type=int)
+        self.identity = DeviceIdentity(self._values.need(_IDENTITY))
         self._rated = RatedItems(database, vault, self.users)
-        self._runs = Runs(database, vault)
+        self.runs = Runs(database, vault)
         self.ledger = Ledger(database, vault, self._rated, lambda: self.policy)
         self._pinned: PinnedCatalogue | None = None
         self._roster: PinnedRoster | None = None
@@ -94,12 +95,12 @@ class DeviceStore:
             with database.transaction():
                 database.lay_tables()
                 write_header(database, vault)
-                settings = Settings(database, vault)
-                settings.set(_USERS, msgspec.msgpack.encode(users))
-                settings.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
-                settings.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
+                values = NamedValues(database, vault)
+                values.set(_USERS, msgspec.msgpack.encode(users))
+                values.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
+                values.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
                 if scale is not None:
-                    settings.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
+                    values.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
             return cls(database, vault)
         except BaseException:
             with suppress(OSError):
@@ -166,16 +167,16 @@ class DeviceStore:
     @property
     def policy(self) -> Policy:
         """What this device agrees to."""
-        return msgspec.msgpack.decode(self._settings.need(_POLICY), type=Policy)
+        return msgspec.msgpack.decode(self._values.need(_POLICY), type=Policy)
 
     def set_policy(self, policy: Policy) -> None:
         """Agree to something else from now on."""
-        self._settings.set(_POLICY, msgspec.msgpack.encode(policy))
+        self._values.set(_POLICY, msgspec.msgpack.encode(policy))
 
     @property
     def scale(self) -> RatingScale | None:
         """The scale that the owner rates on, where it is known. No recommender's word changes it."""
-        data = self._settings.get(_SCALE)
+        data = self._values.get(_SCALE)
         return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
 
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
@@ -198,7 +199,7 @@ class DeviceStore:
             self._rated.put_table(ratings, self.pinned_catalogue)
             if own is None:
                 scale = ratings.scale
-                self._settings.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
+                self._values.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
 
     def set_weight(
         self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
@@ -242,45 +243,45 @@ class DeviceStore:
             ProtocolError: Another one is pinned, or this one cannot be used.
         """
         data = msgspec.msgpack.encode(table)
-        found = pinned(data)
+        catalogue = pinned(data)
         with self.transaction():
             known = self.pinned_catalogue
-            if known is not None and known.digest != found.digest:
+            if known is not None and known.digest != catalogue.digest:
                 raise ProtocolError(
                     "another item table is pinned here; to take a new one, this device's owner first forgets the old "
                     "one (hdpmf device forget --model)"
                 )
-            own, other = self.scale, found.known.scale
+            own, other = self.scale, catalogue.known.scale
             if own is not None and (
                 (own.low, own.high) != (other.low, other.high) or own.step not in (None, other.step)
             ):
                 raise ProtocolError(f"refused: the item table is for ratings on the scale {other}; here it is {own}")
             if known is None:
                 # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
-                self._settings.set(_CATALOGUE, found.digest if self._database.in_memory else data)
-                self._pinned, self._table = found, None
-        return found.known.fingerprint
+                self._values.set(_CATALOGUE, catalogue.digest if self._database.in_memory else data)
+                self._pinned, self._table = catalogue, None
+        return catalogue.known.fingerprint
 
     @property
     def pinned_catalogue(self) -> PinnedCatalogue | None:
         """The pinned item table with all that is computed from it."""
         self._refresh()
         if self._pinned is None and not self._database.in_memory:
-            data = self._settings.get(_CATALOGUE)
+            data = self._values.get(_CATALOGUE)
             self._pinned = None if data is None else pinned(data)
         return self._pinned
 
     @property
     def catalogue(self) -> CatalogueTable | None:
         """The pinned item table."""
-        found = self.pinned_catalogue
-        return None if found is None else found.table
+        catalogue = self.pinned_catalogue
+        return None if catalogue is None else catalogue.table
 
     @property
     def fingerprint(self) -> str | None:
         """Of the pinned item table."""
-        found = self.pinned_catalogue
-        return None if found is None else found.known.fingerprint
+        catalogue = self.pinned_catalogue
+        return None if catalogue is None else catalogue.known.fingerprint
 
     def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
         """Pin the devices that may take part, in place of those before: for the owner, never for a message.
@@ -290,54 +291,30 @@ class DeviceStore:
             ProtocolError: It says something else about this device than this device does.
         """
         data = PinnedRoster.bytes_of(keys, users)
-        found = PinnedRoster.from_bytes(data)
-        if found.users[found.roster.place(self.identity.public)] != self.users:
+        roster = PinnedRoster.from_bytes(data)
+        if roster.users[roster.roster.place(self.identity.public)] != self.users:
             raise ProtocolError(f"the roster has another number of users for this device than {self.users}")
         if self._database.in_memory:
-            self._roster = found  # as with the item table: thousands of simulated devices need not hold a copy each
+            self._roster = roster  # as with the item table: thousands of simulated devices need not hold a copy each
         else:
-            self._settings.set(_ROSTER, data)
-        return found
+            self._values.set(_ROSTER, data)
+        return roster
 
     @property
     def roster(self) -> PinnedRoster | None:
         """The pinned roster."""
         if self._database.in_memory:
             return self._roster
-        data = self._settings.get(_ROSTER)
+        data = self._values.get(_ROSTER)
         return None if data is None else PinnedRoster.from_bytes(data)
 
     def get(self, key: str) -> bytes | None:
         """A small thing that was put here."""
-        return self._settings.get(_OWN + key)
+        return self._values.get(_OWN + key)
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a small thing, sealed."""
-        self._settings.set(_OWN + key, value)
-
-    def save_state(self, run: bytes, data: bytes) -> None:
-        """Keep the state of a run, which is the current one from now on."""
-        self._runs.save(run, data)
-
-    def load_state(self, run: bytes) -> bytes | None:
-        """The state of a run."""
-        return self._runs.load(run)
-
-    def current_run(self) -> bytes | None:
-        """The run whose state was saved last."""
-        return self._runs.current()
-
-    def drop_state(self, run: bytes) -> None:
-        """Forget a run and what was answered in it. The ledger keeps its entries."""
-        self._runs.drop(run)
-
-    def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
-        """Keep a reply before it is sent, by the digest of the request."""
-        self._runs.put_reply(run, number, request, reply)
-
-    def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
-        """The reply that was given to exactly this request, so that a replay gets no new draw."""
-        return self._runs.reply_to(run, number, request)
+        self._values.set(_OWN + key, value)
 
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
         """Take the user vectors and the run under way out of the file, for good. The ledger stays.
@@ -347,8 +324,8 @@ class DeviceStore:
             model: Also the item table.
         """
         with self.transaction():
-            self._runs.clear()
-            self._settings.drop(_OWN + MODEL, _OWN + OPEN_RUNS, *([_CATALOGUE] if model else []))
+            self.runs.clear()
+            self._values.drop(_OWN + MODEL, _OWN + OPEN_RUNS, *([_CATALOGUE] if model else []))
             self._table = None
             if model:
                 self._pinned = None
@@ -373,5 +350,5 @@ class DeviceStore:
         now = (self._database.version(), self._database.rollbacks, self._rated.changes)
         if now != self._read_at:
             self._read_at, self._table = now, None
-            if not self._database.in_memory or self._settings.get(_CATALOGUE) is None:
+            if not self._database.in_memory or self._values.get(_CATALOGUE) is None:
                 self._pinned = None

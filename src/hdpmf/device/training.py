@@ -156,7 +156,7 @@ class TrainingSession(Session):
             view=terms.view,
             plan=self.state.plan,
             numbers=body,
-            users=tuple(user for user, one in zip(users, rated.tolist(), strict=True) if one),
+            users=tuple(user for user, has_rated in zip(users, rated.tolist(), strict=True) if has_rated),
             vectors=vectors[rated].tobytes(),
         )
         self._end()

@@ -417,7 +417,7 @@ def test_a_full_disk(agent, run, monkeypatch):
 
     good = _round(1)
     with monkeypatch.context() as broken:
-        broken.setattr(agent._store, "put_reply", full)
+        broken.setattr(agent._store.runs, "put_reply", full)
         refuses(agent, good, "storage", 1)
     # What was half done is forgotten: the round is still to be answered, once.
     assert isinstance(ask(agent, good, 1), Gradients)

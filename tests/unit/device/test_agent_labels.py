@@ -81,7 +81,7 @@ def numbers(agent):
 
 
 def labels_of(agent):
-    return read_state(agent._store.load_state(RUN)).labels
+    return read_state(agent._store.runs.load(RUN)).labels
 
 
 @pytest.mark.parametrize("noise", [Silent(), Flipped()])

@@ -38,8 +38,8 @@ def step(store, number):
         ratings, weights = store.ratings(), store.weights()
         at = np.flatnonzero(ratings.item_ids == int(ITEMS[number]))
         store.ledger.charge(entry(str(number)), ratings, at, np.ones(1))
-        store.save_state(b"r" * 16, str(number).encode() * 500)
-        store.put_reply(b"r" * 16, number, b"request", str(number).encode())
+        store.runs.save(b"r" * 16, str(number).encode() * 500)
+        store.runs.put_reply(b"r" * 16, number, b"request", str(number).encode())
 
 def check(store):
     ratings, entries = store.ratings(), store.ledger.entries()
@@ -48,8 +48,8 @@ def check(store):
     assert ratings.item_ids.tolist() == [int(item) for item in ITEMS[:n]], "ratings and ledger differ"
     assert np.allclose(store.ledger.remaining(ratings, store.weights(), store.policy), 0.0)
     if n:
-        assert store.load_state(b"r" * 16) == str(n - 1).encode() * 500
-        assert store.reply_to(b"r" * 16, n - 1, b"request") == str(n - 1).encode()
+        assert store.runs.load(b"r" * 16) == str(n - 1).encode() * 500
+        assert store.runs.reply_to(b"r" * 16, n - 1, b"request") == str(n - 1).encode()
     return n
 """
 

@@ -40,8 +40,8 @@ class _HalfwayError(Exception):
 
 def test_everything_is_there_after_opening_again(store: DeviceStore, path: Path, passphrase: str | None) -> None:
     store.put("address", b"films.example:443")
-    store.save_state(RUN, b"state")
-    store.put_reply(RUN, 1, b"digest", b"reply")
+    store.runs.save(RUN, b"state")
+    store.runs.put_reply(RUN, 1, b"digest", b"reply")
     identity, fingerprint = store.identity.public, store.fingerprint
     store.close()
     with DeviceStore.open(path, passphrase=passphrase) as again:
@@ -55,9 +55,8 @@ def test_everything_is_there_after_opening_again(store: DeviceStore, path: Path,
         assert again.fingerprint == fingerprint
         assert again.get("address") == b"films.example:443"
         assert again.get("something else") is None
-        assert again.current_run() == RUN
-        assert again.load_state(RUN) == b"state"
-        assert again.reply_to(RUN, 1, b"digest") == b"reply"
+        assert again.runs.load(RUN) == b"state"
+        assert again.runs.reply_to(RUN, 1, b"digest") == b"reply"
         assert again.encrypted == (passphrase is not None)
 
 
@@ -78,8 +77,8 @@ def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> N
     store = DeviceStore.create(path, passphrase=PASSPHRASE)
     fill(store, table)
     charge_all(store, words="very telling words")
-    store.save_state(RUN, b"the user's vector")
-    store.put_reply(RUN, 0, b"digest", b"what was answered")
+    store.runs.save(RUN, b"the user's vector")
+    store.runs.put_reply(RUN, 0, b"digest", b"what was answered")
     store.put("address", b"films.example")
     written = b"".join(one.read_bytes() for one in path.parent.iterdir())
     secrets = [item.encode() for item in SECRET_ITEMS] + [b"very telling words", b"the user's vector"]
@@ -323,41 +322,42 @@ def test_the_roster_has_this_device_on_it(store: DeviceStore) -> None:
 
 
 def test_replies_of_earlier_jobs_go(store: DeviceStore) -> None:
-    store.put_reply(RUN, 0, b"a", b"0a")
-    store.put_reply(RUN, 0, b"b", b"0b")
-    store.put_reply(OTHER, 0, b"a", b"other")
-    assert store.reply_to(RUN, 0, b"a") == b"0a"
+    store.runs.put_reply(RUN, 0, b"a", b"0a")
+    store.runs.put_reply(RUN, 0, b"b", b"0b")
+    store.runs.put_reply(OTHER, 0, b"a", b"other")
+    assert store.runs.reply_to(RUN, 0, b"a") == b"0a"
     with pytest.raises(StorageError, match="UNIQUE"):  # a second answer to one request must never be made
-        store.put_reply(RUN, 0, b"a", b"again")
-    store.put_reply(RUN, 1, b"a", b"1a")
-    assert store.reply_to(RUN, 0, b"a") is None
-    assert store.reply_to(RUN, 1, b"a") == b"1a"
-    assert store.reply_to(OTHER, 0, b"a") == b"other"
-    store.save_state(RUN, b"one")
-    store.save_state(OTHER, b"two")
-    store.save_state(RUN, b"three")
-    assert (store.current_run(), store.load_state(RUN)) == (RUN, b"three")
-    store.drop_state(RUN)
-    assert (store.current_run(), store.reply_to(RUN, 1, b"a")) == (OTHER, None)
+        store.runs.put_reply(RUN, 0, b"a", b"again")
+    store.runs.put_reply(RUN, 1, b"a", b"1a")
+    assert store.runs.reply_to(RUN, 0, b"a") is None
+    assert store.runs.reply_to(RUN, 1, b"a") == b"1a"
+    assert store.runs.reply_to(OTHER, 0, b"a") == b"other"
+    store.runs.save(RUN, b"one")
+    store.runs.save(OTHER, b"two")
+    store.runs.save(RUN, b"three")
+    assert (store.runs.load(OTHER), store.runs.load(RUN)) == (b"two", b"three")
+    store.runs.drop(RUN)
+    assert (store.runs.load(RUN), store.runs.reply_to(RUN, 1, b"a")) == (None, None)
+    assert store.runs.load(OTHER) == b"two"
 
 
 def test_a_transaction_is_one_commit(store: DeviceStore, path: Path, passphrase: str | None) -> None:
     with suppress(_HalfwayError), store.transaction():
         store.rate("a-known-thing", 1.0)
         charge_all(store, 0.25)
-        store.save_state(RUN, b"state")
+        store.runs.save(RUN, b"state")
         assert len(store.ratings()) == 4
         raise _HalfwayError
     assert len(store.ratings()) == 3
     assert store.ledger.entries() == []
-    assert store.current_run() is None
+    assert store.runs.load(RUN) is None
     with store.transaction():
         store.rate("a-known-thing", 1.0)
         with store.transaction():
-            store.save_state(RUN, b"state")
+            store.runs.save(RUN, b"state")
     with DeviceStore.open(path, passphrase=passphrase) as again:
         assert len(again.ratings()) == 4
-        assert again.current_run() == RUN
+        assert again.runs.load(RUN) == b"state"
 
 
 def test_another_command_changes_what_this_one_sees(store: DeviceStore, path: Path, passphrase: str | None) -> None:
@@ -397,11 +397,11 @@ def test_one_process_serves_at_a_time(path: Path) -> None:
 def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable) -> None:
     store = DeviceStore.create(path)
     fill(store, msgspec.structs.replace(table, ids=("1", "2", "3", "4", "5"), integer_ids=True))
-    store.save_state(RUN, b"the user's vector")
+    store.runs.save(RUN, b"the user's vector")
     store.put("model", b"factors and vectors")
     charge_all(store, 0.5)
     store.forget()
-    assert (store.current_run(), store.get("model"), store.n_ratings) == (None, None, 3)
+    assert (store.runs.load(RUN), store.get("model"), store.n_ratings) == (None, None, 3)
     store.forget(ratings=True)
     assert store.n_ratings == 0
     assert len(store.ledger.entries()) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from hdpmf.cli.model.fitting import facts, fit, make, remarks
 from hdpmf.cli.shared.grouping import grouped
@@ -93,12 +93,6 @@ def evaluate(
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
     print_lines(*remarks(model), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
-
-
-def _of_baselines(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
-    return {
-        f"{name.replace('-', '_')}_{error}": score[error] for name, score in scores.items() for error in ("mse", "mae")
-    }
 
 
 def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:

@@ -9,7 +9,7 @@ from hdpmf.errors import StorageError
 _HEADER = "header"
 
 
-class Settings:
+class NamedValues:
     """Named values, sealed, but for the vault's header."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -23,10 +23,10 @@ class Settings:
 
     def need(self, name: str) -> bytes:
         """What must be under this name."""
-        found = self.get(name)
-        if found is None:
+        value = self.get(name)
+        if value is None:
             raise StorageError(f"the store has no {name}: it is damaged")
-        return found
+        return value
 
     def set(self, name: str, value: bytes) -> None:
         """Put a value under this name."""
