@@ -2,7 +2,7 @@
 
     python benchmarks/transport.py [--devices 8] [--bytes 100000] [--exchanges 40]
 
-Every device gets a letter of its own and echoes it. A round of training is one exchange, with secure sums six.
+Every device gets a message of its own and echoes it. A round of training is one exchange, with secure sums six.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def device(address: str, authority: str, key: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     node = NodeKey.from_bytes(Path(key).read_bytes())
-    FlowerDevice(address, Path(authority).read_bytes(), node).serve(lambda letter: letter, stop)
+    FlowerDevice(address, Path(authority).read_bytes(), node).serve(lambda message: message, stop)
 
 
 def processor_seconds(pid: int) -> float:
@@ -60,11 +60,11 @@ def measure(folder: Path, devices: int, size: int, exchanges: int) -> None:
             print(f"{devices} devices connected after {time.monotonic() - began:.1f} s")
             seconds, before = [], processor_seconds(superlink.pid)
             for _ in range(exchanges):
-                letters = {name: os.urandom(size) for name in keys}
+                messages = {name: os.urandom(size) for name in keys}
                 start = time.monotonic()
-                replies = {one.device: one.data for one in recommender.exchange(letters, 60.0)}
+                replies = {reply.device: reply.data for reply in recommender.exchange(messages, 60.0)}
                 seconds.append(time.monotonic() - start)
-                assert replies == letters
+                assert replies == messages
             busy = (processor_seconds(superlink.pid) - before) / exchanges
             print(
                 f"exchange of {size:,} bytes: median {statistics.median(seconds):.3f} s, longest {max(seconds):.3f} s"

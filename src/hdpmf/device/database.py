@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from hdpmf.errors import ConfigError, StorageError
+from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
 
 MEMORY = ":memory:"
-_APPLICATION = 0x68647076  # "hdpv": tells a device's file from other SQLite files
-_SCHEMA = 1
+_KIND = FileKind(
+    name="a device store",
+    application=0x68647076,  # "hdpv"
+    schema=1,
+    safe="What was there before is safe and nothing new was written; free space or permissions, then try again",
+    remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
+    "since",
+)
 _PATIENCE = 30  # seconds for another command's write to end
 
 _TABLES = """
@@ -58,7 +65,7 @@ class Database:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
             raise ConfigError(f"there is no device store at {self.path}; make one with: hdpmf device init {self.path}")
-        with self._disk():
+        with _KIND.errors(self.path):
             self._connection = sqlite3.connect(
                 self.path,
                 isolation_level=None,
@@ -88,17 +95,17 @@ class Database:
         """Make the tables, inside the transaction that fills them."""
         for statement in _statements(_TABLES):
             self.execute(statement)
-        self.execute(f"PRAGMA application_id = {_APPLICATION}")
-        self.execute(f"PRAGMA user_version = {_SCHEMA}")
+        self.execute(f"PRAGMA application_id = {_KIND.application}")
+        self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
-        with self._lock, self._disk():
+        with self._lock, _KIND.errors(self.path):
             return self._connection.execute(statement, tuple(values)).fetchall()
 
     def execute_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Run one statement for each row."""
-        with self._lock, self._disk():
+        with self._lock, _KIND.errors(self.path):
             self._connection.executemany(statement, rows)
 
     def version(self) -> int:
@@ -108,7 +115,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is one commit, on the disk when this ends; an error undoes all of it."""
-        with self._lock, self._disk():
+        with self._lock, _KIND.errors(self.path):
             if self._depth:
                 self._depth += 1
                 try:
@@ -161,7 +168,7 @@ class Database:
 
     def shred(self) -> None:
         """Leave nothing of what was deleted in the file or beside it."""
-        with self._lock, self._disk():
+        with self._lock, _KIND.errors(self.path):
             self._connection.execute("VACUUM")
             if not self.in_memory:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -193,19 +200,14 @@ class Database:
                 self.path.chmod(mode & 0o700)
         except OSError as error:
             raise StorageError(f"cannot keep {self.path} private: {error.strerror}") from error
-        application = self.execute("PRAGMA application_id")[0][0]
-        tables = self.execute("SELECT count(*) FROM sqlite_master")[0][0]
-        if application != _APPLICATION:
-            if tables == 0:
+        if not _KIND.is_ours(self._connection):
+            if not count_tables(self._connection):
                 raise StorageError(
                     f"{self.path} is empty: making it was interrupted, or it was truncated; if it was never used, "
                     "delete it and run init again"
                 )
             raise ConfigError(f"{self.path} is an SQLite file of something else, not a device store")
-        if self.execute("PRAGMA user_version")[0][0] > _SCHEMA:
-            raise ConfigError(f"{self.path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
-        if self.execute("PRAGMA quick_check(1)")[0][0] != "ok":
-            raise StorageError(f"{self.path} is damaged; restore a backup that is not older than its last use")
+        _KIND.check(self._connection, self.path)
 
     def _prepare(self) -> None:
         run = self._connection.execute
@@ -215,28 +217,8 @@ class Database:
             run("PRAGMA page_size = 512")  # thousands of them fit in memory then
             run("PRAGMA journal_mode = MEMORY").fetchall()
             return
-        run("PRAGMA journal_mode = WAL").fetchall()
-        # FULL: what is committed is on the disk, also if the power fails, before anything is sent.
-        run("PRAGMA synchronous = FULL")
+        keep_on_disk(self._connection)
         run("PRAGMA cache_size = -65536")  # 64 MB, where there is so much to keep: a silo's many ratings
-
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        """Errors of SQLite in words of ours. SQLite's own never contain a value."""
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise StorageError(f"{self.path} refused a change: {error}") from error
-        except sqlite3.OperationalError as error:
-            raise StorageError(
-                f"cannot use {self.path}: {error}. What was there before is safe and nothing new was written; free "
-                "space or permissions, then try again"
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise StorageError(
-                f"{self.path} is damaged or not a device store ({error}); restore a backup that is not older than its "
-                "last use, because an older one has forgotten what was sent since"
-            ) from error
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -27,8 +27,7 @@ measured again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import inf
 from os import PathLike
@@ -41,10 +40,16 @@ import msgspec
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.experiments.runs import Run
 from hdpmf.experiments.spec import Experiment
+from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
 
 FILE_NAME = "results.sqlite"
-_APPLICATION = 0x6864706D  # "hdpm": tells our files from other SQLite files
-_SCHEMA = 2
+_KIND = FileKind(
+    name="a results file",
+    application=0x6864706D,  # "hdpm"
+    schema=2,
+    safe="What was finished is safe; free space or permissions, then run the same command again",
+    remedy="move it away and start again",
+)
 
 Status = Literal["done", "diverged", "failed"]
 
@@ -69,8 +74,8 @@ CREATE TRIGGER runs_stay BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'result
 CREATE TRIGGER runs_kept BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 CREATE TRIGGER events_kept BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_SCHEMA};
+PRAGMA application_id = {_KIND.application};
+PRAGMA user_version = {_KIND.schema};
 COMMIT;
 """
 
@@ -164,7 +169,7 @@ class Store:
             raise ConfigError(
                 f"there are no results in {self.folder}; 'experiment run' and 'paper run' put them where --out says"
             )
-        with _disk(self.path):
+        with _KIND.errors(self.path):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -202,7 +207,7 @@ class Store:
             result.finished,
             _text(result.host),
         )
-        with _disk(self.path):
+        with _KIND.errors(self.path):
             # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
                 "INSERT INTO runs (run_id, run, status, metrics, claim, message, version, started, finished, host)"
@@ -213,12 +218,12 @@ class Store:
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Write an event down for good."""
-        with _disk(self.path):
+        with _KIND.errors(self.path):
             self._connection.execute("INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data)))
 
     def results(self) -> dict[str, Result]:
         """The last result of every run, by its id; a failed one only where no attempt ended better."""
-        with _disk(self.path):
+        with _KIND.errors(self.path):
             rows = self._connection.execute(
                 "SELECT run_id, run, status, metrics, claim, message, version, started, finished, host FROM runs "
                 "ORDER BY status <> 'failed', number"
@@ -227,7 +232,7 @@ class Store:
 
     def events(self, kind: str) -> list[StoreEvent]:
         """The events of a kind, oldest first."""
-        with _disk(self.path):
+        with _KIND.errors(self.path):
             rows = self._connection.execute(
                 "SELECT kind, at, data FROM events WHERE kind = ? ORDER BY number", (kind,)
             ).fetchall()
@@ -245,23 +250,15 @@ class Store:
     def _prepare(self) -> None:
         connection = self._connection
         # In this order: another process may be making the tables, and what has tables has its id by then.
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        schema = connection.execute("PRAGMA user_version").fetchone()[0]
-        if application != _APPLICATION and tables:
+        tables = count_tables(connection)
+        ours = _KIND.is_ours(connection)
+        if tables and not ours:
             raise ConfigError(f"{self.path} is an SQLite file of something else; choose another folder with --out")
-        if application == _APPLICATION:
-            if schema > _SCHEMA:
-                raise ConfigError(f"{self.path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
-            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if verdict != "ok":
-                raise StorageError(f"{self.path} is damaged; move it away and start again")
-        connection.execute("PRAGMA journal_mode = WAL")
-        # FULL: a row is on the disk when its insert returns, also if the power fails.
-        connection.execute("PRAGMA synchronous = FULL")
+        schema = _KIND.check(connection, self.path) if ours else 0
+        keep_on_disk(connection)
         if not tables:
             self._create()
-        elif schema < _SCHEMA:
+        elif schema < _KIND.schema:
             connection.executescript(_FROM_1)
 
     def _create(self) -> None:
@@ -271,7 +268,7 @@ class Store:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             # Another process may have made the tables between our look and our lock.
-            if self._connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            if not _KIND.is_ours(self._connection):
                 raise
 
     def _result(self, row: Iterable[str]) -> Result:
@@ -290,22 +287,6 @@ class Store:
             )
         except msgspec.MsgspecError as error:
             raise StorageError(f"{self.path} holds a row that this version cannot read ({error})") from error
-
-
-@contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """Errors of SQLite in words of ours."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StorageError(
-            f"cannot use {path}: {error}. What was finished is safe; free space or permissions, then run the same "
-            "command again"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise StorageError(
-            f"{path} is damaged or not a results file ({error}); move it away and start again"
-        ) from error
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,66 @@
+"""SQLite files of ours: whose they are, whether they are whole, and errors in words for people."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hdpmf.errors import ConfigError, StorageError
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes:
+        name: For people.
+        application: Tells it from other SQLite files.
+        schema: The newest one that this version knows.
+        safe: What is safe when the disk refuses, and what to do then.
+        remedy: What to do about a damaged file.
+    """
+
+    name: str
+    application: int
+    schema: int
+    safe: str
+    remedy: str
+
+    @contextmanager
+    def errors(self, path: Path) -> Iterator[None]:
+        """Errors of SQLite in words of ours. SQLite's own never contain a value."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise StorageError(f"{path} refused a change: {error}") from error
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"cannot use {path}: {error}. {self.safe}") from error
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"{path} is damaged or not {self.name} ({error}); {self.remedy}") from error
+
+    def is_ours(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file was made as one of this kind."""
+        return bool(connection.execute("PRAGMA application_id").fetchone()[0] == self.application)
+
+    def check(self, connection: sqlite3.Connection, path: Path) -> int:
+        """The schema of a file of this kind; an error if this version cannot read it, or it is damaged."""
+        schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if schema > self.schema:
+            raise ConfigError(f"{path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
+        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise StorageError(f"{path} is damaged; {self.remedy}")
+        return schema
+
+
+def count_tables(connection: sqlite3.Connection) -> int:
+    """How many tables and such there are."""
+    return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def keep_on_disk(connection: sqlite3.Connection) -> None:
+    """What is committed is on the disk when the commit returns, also if the power fails; readers do not wait."""
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("PRAGMA synchronous = FULL")
