@@ -41,7 +41,7 @@ class Killed(Run):
         if "before" in self.kill_at(self.step):
             store = self.agents[0]._store
             with pytest.MonkeyPatch.context() as killed:
-                killed.setattr(store, "put_reply", _refuse)
+                killed.setattr(store.runs, "put_reply", _refuse)
                 reply = decode(self.agents[0].answer(data))
             assert reply.part != "refusal" or decode(reply.body) == Refusal(reason="storage")
             self.restart()

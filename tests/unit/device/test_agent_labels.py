@@ -186,7 +186,7 @@ def test_a_label_that_could_not_be_kept_is_used_for_nothing(monkeypatch):
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as disk:
-        disk.setattr(agent._store, "put_reply", full)
+        disk.setattr(agent._store.runs, "put_reply", full)
         refuses(agent, GROUPING, "storage", 1)
     assert labels_of(agent) is None
     assert RUN not in agent._sessions  # the numbers made with it are gone, too
