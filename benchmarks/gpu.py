@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from hdpmf.gpu.table import Table  # noqa: E402
-from hdpmf.gpu.training import Cell, Recipe, Training  # noqa: E402
+from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe  # noqa: E402
 
 GPU = torch.device("cuda")
 EPOCHS = 100
@@ -170,7 +170,7 @@ def accuracy() -> None:
         ("raw ratings, where busy users' steps are too long to converge", values),
     ):
         table = Table(users, items, target[None].contiguous(), n_users, n_items)
-        training = Training(table, Recipe("batch", K), [Cell((0.01,) * 20, 0.01, 1)], *first)
+        training = GpuTraining(table, Recipe("batch", K), [GpuRun((0.01,) * 20, 0.01, 1)], *first)
         training.finish()
         exact, single = (plain_epochs(users, items, target, first, kind) for kind in (torch.float64, torch.float32))
         far = [
@@ -203,22 +203,19 @@ def parquet() -> None:
     except ImportError:
         print("parquet: left out (polars or pyarrow is needed)\n", flush=True)
         return
-    from hdpmf.gpu.parquet import ParquetRatings
+    from parquet_ratings import read_parquet
 
     times: dict[str, float] = {}
     with file:
         path = Path(file.name) / "ratings.parquet"
         megabytes = path.stat().st_size / 1e6
         start = begin = clock()
-        ratings = ParquetRatings.open(path, GPU)
-        times["read, copy to the device, find ids"] = -begin + (begin := clock())
-        blocks = list(ratings.blocks())
-        users, items, target = (
-            torch.cat([getattr(one, name) for one in blocks]) for name in ("users", "items", "target")
-        )
-        n_users, n_items = len(ratings.users), len(ratings.items)
-        item_ids = ratings.items
-        del ratings, blocks
+        user_ids, item_ids, blocks = read_parquet(path, GPU)
+        times["read, copy to the GPU, find ids"] = -begin + (begin := clock())
+        users, items, target = (torch.cat(columns) for columns in zip(*blocks, strict=True))
+        del blocks
+        users, items = (torch.searchsorted(ids, of.long()).int() for ids, of in ((user_ids, users), (item_ids, items)))
+        n_users, n_items = len(user_ids), len(item_ids)
         times["positions for ids"] = -begin + (begin := clock())
         table = Table(users, items, target[None], n_users, n_items)
         training = hdpmf(table, 10)
@@ -330,12 +327,12 @@ factors = [10, 5]
     print(flush=True)
 
 
-def hdpmf(table, K: int, epochs: int = EPOCHS) -> Training:
+def hdpmf(table, K: int, epochs: int = EPOCHS) -> GpuTraining:
     """HDPMF with its noise, one run."""
     rates = tuple(0.01 if e <= 0.25 * epochs else 0.002 if e <= 0.75 * epochs else 0.0004 for e in range(1, epochs + 1))
     scale = 2.0 * K**0.5 * 4.0
-    cell = Cell(rates, 0.01, 7, scale)
-    return Training(
+    cell = GpuRun(rates, 0.01, 7, scale)
+    return GpuTraining(
         table, Recipe("batch", K, "item"), [cell], factors(table.n_users, K, 1), factors(table.n_items, K, 2)
     )
 

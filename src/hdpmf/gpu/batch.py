@@ -7,7 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from hdpmf.gpu.columns import Columns, Runs, padded
+from hdpmf.gpu.columns import RatingColumns, RunTensors, padded
 from hdpmf.gpu.layout import Side, lay_out
 from hdpmf.gpu.table import Table, engine_for
 
@@ -38,21 +38,26 @@ class BatchSolver:
         # The coefficient protects what is sent; a device fits its own vector to all that it knows.
         self._by_user, self._user_columns = self._side(table, by_item=False)
 
-    def _side(self, table: Table, by_item: bool) -> tuple[Side, Columns]:
+    def _side(self, table: Table, by_item: bool) -> tuple[Side, RatingColumns]:
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
         n_rows, n_partners = (table.n_items, table.n_users) if by_item else (table.n_users, table.n_items)
         given = (table.target, table.coefficient if by_item else None, table.members)
         side, sorted_columns = lay_out(
-            rows, partners, n_rows, n_partners, [one for one in given if one is not None], 4 * padded(self.n_factors)
+            rows,
+            partners,
+            n_rows,
+            n_partners,
+            [column for column in given if column is not None],
+            4 * padded(self.n_factors),
         )
         columns = iter(sorted_columns)
-        return side, Columns(*(None if one is None else next(columns) for one in given))  # type: ignore[arg-type]
+        return side, RatingColumns(*(None if column is None else next(columns) for column in given))  # type: ignore[arg-type]
 
     def epoch(
         self,
         U: Tensor,
         V: Tensor,
-        runs: Runs,
+        runs: RunTensors,
         rates: Tensor,
         number: int,
         noise: str = "none",

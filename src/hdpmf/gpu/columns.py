@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Columns:
+class RatingColumns:
     """Facts of ratings, in the order of one side.
 
     A view is a training set over the shared ratings: a fold, a split, a sample, the targets of a mechanism.
@@ -33,7 +33,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Runs:
+class RunTensors:
     """What differs between runs that are trained together.
 
     Attributes:

@@ -13,7 +13,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from hdpmf.gpu.columns import Runs
+from hdpmf.gpu.columns import RunTensors
 from hdpmf.gpu.orders import Levels, Queues, begins, shuffled
 from hdpmf.gpu.table import Table, engine_for, of_view
 
@@ -41,9 +41,9 @@ class JointSolver:
         self._views = [of_view(table, view) for view in range(table.n_views)]
         self._levels = self._all_levels(epochs)
 
-    def epoch(self, U: Tensor, V: Tensor, runs: Runs, rates: Tensor) -> None:
+    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor) -> None:
         """The next epoch, in place; factors are padded, of shape (rows, runs, width)."""
-        self._engine.walk_together(next(self._levels), runs, U, V, rates)
+        self._engine.step_levels(next(self._levels), runs, U, V, rates)
 
     def _all_levels(self, epochs: int) -> Iterator[Levels]:
         views = self._views

@@ -13,13 +13,13 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Walks:
+class Visits:
     """Which ratings each row visits.
 
     Attributes:
         begin: Where each row's ratings begin, and the end of the last (int64).
         partner: The other side of each rating, in the order of visits (int32).
-        ranked: Rows, those with most ratings first (int32): rows that are walked side by side are equally long.
+        ranked: Rows, those with most ratings first (int32): rows that are done side by side are equally long.
     """
 
     begin: Tensor

@@ -1,6 +1,6 @@
 """The published procedure on a device, for many runs at once: one step per rating, row beside row.
 
-In the item pass users are fixed, so an item depends on its own ratings alone and all items walk at the same time (and
+In the item pass users are fixed, so an item depends on its own ratings alone and all items step at the same time (and
 so do users, in the user pass), with the distribution of the serial loop.
 """
 
@@ -11,8 +11,8 @@ from types import ModuleType
 from torch import Tensor
 
 from hdpmf.gpu.batch import steps_of
-from hdpmf.gpu.columns import Columns, Runs
-from hdpmf.gpu.orders import Walks, begins, ranked, shuffled
+from hdpmf.gpu.columns import RatingColumns, RunTensors
+from hdpmf.gpu.orders import Visits, begins, ranked, shuffled
 from hdpmf.gpu.table import Table, engine_for
 
 
@@ -43,30 +43,37 @@ class SequentialSolver:
         self._ranked = tuple(map(ranked, self._begins))
 
     def epoch(
-        self, U: Tensor, V: Tensor, runs: Runs, rates: Tensor, number: int, noise: str = "none", fresh: bool = True
+        self,
+        U: Tensor,
+        V: Tensor,
+        runs: RunTensors,
+        rates: Tensor,
+        number: int,
+        noise: str = "none",
+        fresh: bool = True,
     ) -> None:
         """One epoch, in place; the arguments are those of ``BatchSolver.epoch``.
 
         With ``fresh`` False the noise is that of epoch 0 and belongs to its rating, so items keep their order.
         """
-        walks, columns = self._walks(number if fresh else None, by_item=True)
-        self._engine.walk(
-            walks, columns, runs, V, U, rates, self.n_factors,
+        visits, columns = self._visits(number if fresh else None, by_item=True)
+        self._engine.visit_ratings(
+            visits, columns, runs, V, U, rates, self.n_factors,
             noise=noise, shares=self._shares, epoch=number if fresh else 0,
         )  # fmt: skip
-        walks, columns = self._walks(number, by_item=False)
-        self._engine.walk(walks, columns, runs, U, V, rates, self.n_factors, unit_ball=True)
+        visits, columns = self._visits(number, by_item=False)
+        self._engine.visit_ratings(visits, columns, runs, U, V, rates, self.n_factors, unit_ball=True)
 
-    def _walks(self, epoch: int | None, by_item: bool) -> tuple[Walks, Columns]:
+    def _visits(self, epoch: int | None, by_item: bool) -> tuple[Visits, RatingColumns]:
         table, side = self._table, 0 if by_item else 1
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
         keys = None
         if epoch is not None:  # items and users take turns in drawing, so that their orders have nothing in common
             keys = self._engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
         order = shuffled(rows, keys)
-        columns = Columns(
+        columns = RatingColumns(
             table.target[:, order],
             table.coefficient[:, order] if table.coefficient is not None and by_item else None,
             None if table.members is None else table.members[order],
         )
-        return Walks(self._begins[side], partners[order], self._ranked[side]), columns
+        return Visits(self._begins[side], partners[order], self._ranked[side]), columns

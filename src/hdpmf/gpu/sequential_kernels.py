@@ -23,22 +23,22 @@ def step_normals(seed, rows, steps, epoch, ROWS: tl.constexpr, WIDTH: tl.constex
 
 
 @triton.jit(do_not_specialize=["epoch"])
-def walk_rows(
+def visit_ratings(
     begin, ranked, partner, target, coefficient, members, own, other, rates, shares,
     run_view, run_reg, run_seed, run_scale,
-    epoch, n_walkers, n_runs, target_stride, coefficient_stride, share_stride, n_factors,
-    WALKERS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
+    epoch, n_lanes, n_runs, target_stride, coefficient_stride, share_stride, n_factors,
+    LANES: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
     NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Some walkers side by side; a walker is one row of one run, and steps once per rating of its row.
+    """Some lanes side by side; a lane is one row of one run, and steps once per rating of its row.
 
-    A step needs the vector that the step before left, so a walker cannot be split; what it will need next is asked
+    A step needs the vector that the step before left, so a lane cannot be split; what it will need next is asked
     for while it computes.
     """
-    walker = tl.program_id(0) * WALKERS + tl.arange(0, WALKERS)
-    valid = walker < n_walkers
-    run = walker % n_runs
-    row = tl.load(ranked + walker // n_runs, mask=valid, other=0)
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    valid = lane < n_lanes
+    run = lane % n_runs
+    row = tl.load(ranked + lane // n_runs, mask=valid, other=0)
     first = tl.load(begin + row, mask=valid, other=0)
     count = tl.where(valid, tl.load(begin + row + 1, mask=valid, other=0) - first, 0).to(tl.int32)
     view = tl.load(run_view + run).to(tl.int64)
@@ -49,11 +49,11 @@ def walk_rows(
     keep = (1.0 - 2.0 * rate * tl.load(run_reg + run))[:, None]
     if NOISE != "none":
         seed = tl.load(run_seed + run)[:, None]
-        h_rows = tl.full([WALKERS], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else row
+        h_rows = tl.full([LANES], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else row
         share = tl.load(shares + view * share_stride + row, mask=valid, other=0.0) * tl.load(run_scale + run) * rate
-        h = exponentials(seed, h_rows, epoch, 2, WALKERS, WIDTH)
+        h = exponentials(seed, h_rows, epoch, 2, LANES, WIDTH)
         deviation = tl.where(k[None, :] < n_factors, tl.sqrt(2.0 * h) * share[:, None], 0.0)
-    done = tl.zeros([WALKERS], tl.int32)
+    done = tl.zeros([LANES], tl.int32)
     active = count > 0
     wanted = tl.load(target + view * target_stride + first, mask=active, other=0.0)
     who = tl.load(partner + first, mask=active, other=0).to(tl.int64)
@@ -74,7 +74,7 @@ def walk_rows(
             residual *= tl.load(coefficient + view * coefficient_stride + at, mask=active, other=0.0)
         moved = x * keep + factors * (2.0 * rate * residual)[:, None]
         if NOISE != "none":
-            moved -= deviation * step_normals(seed, row, done, epoch, WALKERS, WIDTH)
+            moved -= deviation * step_normals(seed, row, done, epoch, LANES, WIDTH)
         if UNIT_BALL:
             moved = in_unit_ball(moved)
         x = tl.where(taken[:, None], moved, x)
@@ -144,7 +144,7 @@ def serve_queues(base, view, begin, user, turn, cursor, turns, ready, level, n_i
 
 
 @triton.jit
-def walk_levels(
+def step_levels(
     first, start, users, items, target, U, V, rates, run_view, run_reg, n_runs,
     TILE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip

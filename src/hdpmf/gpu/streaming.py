@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hdpmf.gpu.batch import steps_of
-from hdpmf.gpu.columns import Columns, Runs, padded
+from hdpmf.gpu.columns import RatingColumns, RunTensors, padded
 from hdpmf.gpu.layout import Side, groups_of, partners_per_block, segments, sort_keys
 from hdpmf.gpu.table import engine_for
 
@@ -109,7 +109,14 @@ class StreamedBatchSolver:
         self._user_steps = steps_of(_row_counts(self._by_user.side)[None], scale_steps)
 
     def epoch(
-        self, U: Tensor, V: Tensor, runs: Runs, rates: Tensor, number: int, noise: str = "none", unit_ball: bool = True
+        self,
+        U: Tensor,
+        V: Tensor,
+        runs: RunTensors,
+        rates: Tensor,
+        number: int,
+        noise: str = "none",
+        unit_ball: bool = True,
     ) -> None:
         """One epoch, in place; the arguments are those of ``BatchSolver.epoch``."""
         engine = self._engine
@@ -118,10 +125,10 @@ class StreamedBatchSolver:
         sums = self._sums(self._by_user, runs, U, V)
         engine.step(self._by_user.side, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball)
 
-    def _sums(self, host: _HostSide, runs: Runs, own: Tensor, other: Tensor) -> Tensor:
+    def _sums(self, host: _HostSide, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
         out: Tensor = self._engine.empty_sums(host.side, own)
         for (first, end, begin, _), (partner, target, coefficient) in zip(host.pieces, self._on_gpu(host), strict=True):
-            columns = Columns(target[None], None if coefficient is None else coefficient[None])
+            columns = RatingColumns(target[None], None if coefficient is None else coefficient[None])
             self._engine.sum_range(host.side, partner, columns, runs, own, other, out, first, end, begin)
         return out
 
@@ -167,10 +174,10 @@ class StreamedBatchSolver:
         n_groups = -(-n_partners // block) * n_rows
         counts = torch.zeros(n_groups, dtype=torch.int64, device=self._device)
         weighted = False
-        for one in blocks():
-            rows, partners = (one.items, one.users) if by_item else (one.users, one.items)
+        for ratings in blocks():
+            rows, partners = (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
             counts += torch.bincount(groups_of(rows, partners, n_rows, block), minlength=n_groups)
-            weighted |= one.coefficient is not None and by_item
+            weighted |= ratings.coefficient is not None and by_item
         n, pin = int(counts.sum()), self._device.type == "cuda"
         out = tuple(
             torch.empty(n, dtype=dtype, pin_memory=pin) if wanted else None
@@ -196,16 +203,16 @@ class StreamedBatchSolver:
         weighted: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
         """The ratings of some groups, sorted."""
-        found = []
-        for one in blocks():
-            rows, partners = (one.items, one.users) if by_item else (one.users, one.items)
+        collected = []
+        for ratings in blocks():
+            rows, partners = (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
             group = groups_of(rows, partners, n_rows, block)
             here = (group >= first) & (group < last)
-            found.append((rows[here], partners[here], one.target[here],
-                          one.coefficient[here] if weighted and one.coefficient is not None else None))  # fmt: skip
-        rows, partners, target = (torch.cat([one[part] for one in found]) for part in range(3))  # type: ignore[misc]
+            coefficient = ratings.coefficient[here] if weighted and ratings.coefficient is not None else None
+            collected.append((rows[here], partners[here], ratings.target[here], coefficient))
+        rows, partners, target = (torch.cat([columns[part] for columns in collected]) for part in range(3))  # type: ignore[misc]
         key, order = sort_keys(rows, partners, n_rows, n_partners, block)
-        coefficient = torch.cat([one[3] for one in found])[order] if weighted else None  # type: ignore[misc]
+        coefficient = torch.cat([columns[3] for columns in collected])[order] if weighted else None  # type: ignore[misc]
         return (key % n_partners).int(), target[order], coefficient
 
     def _pieces(self, side: Side) -> list[tuple[int, int, int, int]]:

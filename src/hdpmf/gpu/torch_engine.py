@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from hdpmf.gpu import philox
-from hdpmf.gpu.columns import Columns, Runs
+from hdpmf.gpu.columns import RatingColumns, RunTensors
 from hdpmf.gpu.layout import Side
-from hdpmf.gpu.orders import Levels, Queues, Walks
+from hdpmf.gpu.orders import Levels, Queues, Visits
 
 Sums = Tensor
 
 
-def residual_sums(side: Side, columns: Columns, runs: Runs, own: Tensor, other: Tensor) -> Sums:
+def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
     """Per row and run, the sum over ratings of ``c (other . own - t) other``."""
     rows = side.row_of_ratings()
     out = torch.zeros_like(own)
@@ -42,8 +42,8 @@ def empty_sums(side: Side, factors: Tensor) -> Sums:
 def sum_range(
     side: Side,
     partner: Tensor,
-    columns: Columns,
-    runs: Runs,
+    columns: RatingColumns,
+    runs: RunTensors,
     own: Tensor,
     other: Tensor,
     out: Sums,
@@ -55,16 +55,16 @@ def sum_range(
     chosen = slice(first_segment, end_segment)
     start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
     count = int(length.sum())
-    one = Side(side.n_rows, count, partner[:count], start, length, row, side.first, side.parts)
+    piece = Side(side.n_rows, count, partner[:count], start, length, row, side.first, side.parts)
     coefficient = None if columns.coefficient is None else columns.coefficient[:, :count]
-    out += residual_sums(one, Columns(columns.target[:, :count], coefficient), runs, own, other)
+    out += residual_sums(piece, RatingColumns(columns.target[:, :count], coefficient), runs, own, other)
 
 
 def step(
     side: Side,
     sums: Sums,
     own: Tensor,
-    runs: Runs,
+    runs: RunTensors,
     steps: Tensor,
     rates: Tensor,
     n_factors: int,
@@ -98,7 +98,7 @@ def step(
     own.copy_(moved)
 
 
-def draw_noise(runs: Runs, n_rows: int, n_factors: int, width: int, noise: str, epoch: int) -> Tensor:
+def draw_noise(runs: RunTensors, n_rows: int, n_factors: int, width: int, noise: str, epoch: int) -> Tensor:
     """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
     rows = torch.arange(n_rows, device=runs.seed.device)[:, None]
     drawn = philox.normals(runs.seed, rows, width, epoch, philox.NORMALS)
@@ -114,10 +114,10 @@ def in_unit_ball(x: Tensor) -> Tensor:
     return x / torch.sqrt(torch.clamp((x * x).sum(-1, keepdim=True), min=1.0))
 
 
-def walk(
-    walks: Walks,
-    columns: Columns,
-    runs: Runs,
+def visit_ratings(
+    visits: Visits,
+    columns: RatingColumns,
+    runs: RunTensors,
     own: Tensor,
     other: Tensor,
     rates: Tensor,
@@ -127,10 +127,10 @@ def walk(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own, in the order of ``walks``; the other side stays fixed.
+    """One SGD step of each row per rating of its own, in the order of ``visits``; the other side stays fixed.
 
     Args:
-        walks: Which ratings each row visits, in which order.
+        visits: Which ratings each row visits, in which order.
         columns: Facts of ratings in that order.
         runs: The runs.
         own: Factors to change.
@@ -142,7 +142,7 @@ def walk(
         shares: A rating's share of the noise of each row, of shape (views, rows) or (1, rows).
         epoch: Selects the noise.
     """
-    counts = torch.diff(walks.begin)
+    counts = torch.diff(visits.begin)
     views = runs.view.long()
     keep = (1.0 - 2.0 * rates * runs.reg)[:, None]
     deviation = None
@@ -156,8 +156,8 @@ def walk(
     done = torch.zeros((len(counts), len(runs)), dtype=torch.int64, device=own.device)
     for visit in range(int(counts.max())):
         present = visit < counts
-        at = torch.where(present, walks.begin[:-1] + visit, 0)
-        factors = other[walks.partner[at].long()]
+        at = torch.where(present, visits.begin[:-1] + visit, 0)
+        factors = other[visits.partner[at].long()]
         residual = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T - (factors * own).sum(-1)
         if columns.coefficient is not None:
             rows_of_view = torch.clamp(views, max=len(columns.coefficient) - 1)
@@ -174,7 +174,7 @@ def walk(
         done += active
 
 
-def walk_together(levels: Levels, runs: Runs, U: Tensor, V: Tensor, rates: Tensor) -> None:
+def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
     """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
     first, start = levels.first.tolist(), levels.start.tolist()
     for run, view in enumerate(runs.view.tolist()):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hdpmf.errors import ConfigError
 from hdpmf.gpu.batch import BatchSolver
-from hdpmf.gpu.columns import Runs, pad
+from hdpmf.gpu.columns import RunTensors, pad
 from hdpmf.gpu.joint import JointSolver
 from hdpmf.gpu.sequential import SequentialSolver
 from hdpmf.gpu.streaming import Stream, StreamedBatchSolver
@@ -41,7 +41,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GpuRun:
     """One of the runs.
 
     Attributes:
@@ -59,13 +59,13 @@ class Cell:
     view: int = 0
 
 
-class Training:
+class GpuTraining:
     """Runs on one table. What becomes of a run does not depend on which others are trained beside it.
 
     Args:
         table: The ratings, on the device or streamed to it.
         recipe: What the runs share.
-        cells: The runs, all of the same number of epochs. In ``sequential`` all have the same seed, in ``joint`` all
+        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed, in ``joint`` all
             of a view: orders are shared.
         first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
         first_items: First item factors, in the same way.
@@ -81,22 +81,22 @@ class Training:
         self,
         table: Table | Stream,
         recipe: Recipe,
-        cells: Sequence[Cell],
+        runs: Sequence[GpuRun],
         first_users: np.ndarray | Tensor,
         first_items: np.ndarray | Tensor,
         engine: ModuleType | None = None,
     ) -> None:
         device = table.device
         self._recipe = recipe
-        self._epochs = len(cells[0].rates)
-        self._runs = Runs(
-            view=torch.tensor([cell.view for cell in cells], dtype=torch.int32, device=device),
-            reg=torch.tensor([cell.reg for cell in cells], dtype=torch.float32, device=device),
-            seed=torch.tensor([cell.seed for cell in cells], dtype=torch.int64, device=device),
-            noise_scale=torch.tensor([cell.noise_scale for cell in cells], dtype=torch.float32, device=device),
+        self._epochs = len(runs[0].rates)
+        self._tensors = RunTensors(
+            view=torch.tensor([run.view for run in runs], dtype=torch.int32, device=device),
+            reg=torch.tensor([run.reg for run in runs], dtype=torch.float32, device=device),
+            seed=torch.tensor([run.seed for run in runs], dtype=torch.int64, device=device),
+            noise_scale=torch.tensor([run.noise_scale for run in runs], dtype=torch.float32, device=device),
         )
-        self._rates = torch.tensor([cell.rates for cell in cells], dtype=torch.float32, device=device).T.contiguous()
-        self.U, self.V = (_first(given, len(cells), device) for given in (first_users, first_items))
+        self._rates = torch.tensor([run.rates for run in runs], dtype=torch.float32, device=device).T.contiguous()
+        self.U, self.V = (_first(given, len(runs), device) for given in (first_users, first_items))
         self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
         if isinstance(table, Stream):
             if recipe.solver != "batch":
@@ -105,24 +105,24 @@ class Training:
         elif recipe.solver == "batch":
             self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
         elif recipe.solver == "sequential":
-            self._solver = SequentialSolver(table, recipe.n_factors, cells[0].seed, engine)
+            self._solver = SequentialSolver(table, recipe.n_factors, runs[0].seed, engine)
         else:
-            seeds = {cell.view: cell.seed for cell in cells}
+            seeds = {run.view: run.seed for run in runs}
             self._solver = JointSolver(table, [seeds[view] for view in range(table.n_views)], self._epochs, engine)
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
         """Train, and yield the number of each epoch when its work is under way (the device may not be done with it)."""
-        recipe, solver, runs = self._recipe, self._solver, self._runs
+        recipe, solver, tensors = self._recipe, self._solver, self._tensors
         for number in range(1, self._epochs + 1):
             rates = self._rates[number - 1]
             if isinstance(solver, BatchSolver | StreamedBatchSolver):
                 drawn = number if recipe.fresh_noise else 0
-                solver.epoch(self.U, self.V, runs, rates, drawn, recipe.noise, recipe.unit_ball)
+                solver.epoch(self.U, self.V, tensors, rates, drawn, recipe.noise, recipe.unit_ball)
             elif isinstance(solver, SequentialSolver):
-                solver.epoch(self.U, self.V, runs, rates, number, recipe.noise, recipe.fresh_noise)
+                solver.epoch(self.U, self.V, tensors, rates, number, recipe.noise, recipe.fresh_noise)
             else:
-                solver.epoch(self.U, self.V, runs, rates)
+                solver.epoch(self.U, self.V, tensors, rates)
             yield number
 
     def finish(self) -> None:

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from hdpmf.gpu import sequential_kernels as sequential
 from hdpmf.gpu import triton_kernels as kernels
-from hdpmf.gpu.columns import Columns, Runs
+from hdpmf.gpu.columns import RatingColumns, RunTensors
 from hdpmf.gpu.layout import Side
-from hdpmf.gpu.orders import Levels, Queues, Walks
+from hdpmf.gpu.orders import Levels, Queues, Visits
 
 Sums = Tensor
 """One row for every segment, not yet for every row."""
 
 
-def residual_sums(side: Side, columns: Columns, runs: Runs, own: Tensor, other: Tensor) -> Sums:
+def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
     """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
     out = empty_sums(side, own)
     sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
@@ -34,8 +34,8 @@ def empty_sums(side: Side, factors: Tensor) -> Sums:
 def sum_range(
     side: Side,
     partner: Tensor,
-    columns: Columns,
-    runs: Runs,
+    columns: RatingColumns,
+    runs: RunTensors,
     own: Tensor,
     other: Tensor,
     out: Sums,
@@ -65,7 +65,7 @@ def step(
     side: Side,
     sums: Sums,
     own: Tensor,
-    runs: Runs,
+    runs: RunTensors,
     steps: Tensor,
     rates: Tensor,
     n_factors: int,
@@ -98,10 +98,10 @@ def _rows_per_program(width: int) -> int:
     return max(4, 512 // width)
 
 
-def walk(
-    walks: Walks,
-    columns: Columns,
-    runs: Runs,
+def visit_ratings(
+    visits: Visits,
+    columns: RatingColumns,
+    runs: RunTensors,
     own: Tensor,
     other: Tensor,
     rates: Tensor,
@@ -111,26 +111,26 @@ def walk(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own; the arguments are those of ``torch_engine.walk``."""
+    """One SGD step of each row per rating of its own; the arguments are those of ``torch_engine.visit_ratings``."""
     n_rows, n_runs, width = own.shape
-    walkers = max(1, 128 // width)
+    lanes = max(1, 128 // width)
     coefficient, members = columns.coefficient, columns.members
-    sequential.walk_rows[(-(-n_rows * n_runs // walkers),)](
-        walks.begin, walks.ranked, walks.partner, columns.target,
+    sequential.visit_ratings[(-(-n_rows * n_runs // lanes),)](
+        visits.begin, visits.ranked, visits.partner, columns.target,
         columns.target if coefficient is None else coefficient,
-        walks.partner if members is None else members,
+        visits.partner if members is None else members,
         own, other, rates, rates if shares is None else shares,
         runs.view, runs.reg, runs.seed, runs.noise_scale,
         epoch, n_rows * n_runs, n_runs, _stride(columns.target), _stride(coefficient), _stride(shares), n_factors,
-        WALKERS=walkers, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
+        LANES=lanes, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
         NOISE=noise, UNIT_BALL=unit_ball, num_warps=1,
     )  # fmt: skip
 
 
-def walk_together(levels: Levels, runs: Runs, U: Tensor, V: Tensor, rates: Tensor) -> None:
+def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
     """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
     n_runs, width = U.shape[1], U.shape[2]
-    sequential.walk_levels[(n_runs,)](
+    sequential.step_levels[(n_runs,)](
         levels.first, levels.start, levels.users, levels.items, levels.target, U, V, rates, runs.view, runs.reg, n_runs,
         TILE=max(16, 1024 // width), WIDTH=width, num_warps=8,
     )  # fmt: skip

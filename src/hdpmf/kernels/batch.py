@@ -1,7 +1,7 @@
 """The passes of Algorithm 1: summed item gradients, and one step per user.
 
 ``item_gradients`` is what a shard sends (before noise); ``step_users`` is what a device does with the factors it
-receives. Both walk grouped ratings and gather rows of the other side.
+receives. Both go through grouped ratings and gather rows of the other side.
 """
 
 from __future__ import annotations

@@ -104,18 +104,18 @@ def _weighted(residual: Any, coefficient: Any, position: Any) -> Any:
     return lambda residual, coefficient, position: residual * coefficient[position]
 
 
-def exchange(values: Any, one: Any, other: Any) -> None:
+def exchange(values: Any, first: Any, second: Any) -> None:
     """For kernels: swap two entries of a column, where there is one."""
     if values is not None:
-        values[one], values[other] = values[other], values[one]
+        values[first], values[second] = values[second], values[first]
 
 
 @overload(exchange, strict=False)
-def _exchange(values: Any, one: Any, other: Any) -> Any:
+def _exchange(values: Any, first: Any, second: Any) -> Any:
     if isinstance(values, types.NoneType):
-        return lambda values, one, other: None
+        return lambda values, first, second: None
 
-    def swap(values: Any, one: Any, other: Any) -> None:
-        values[one], values[other] = values[other], values[one]
+    def swap(values: Any, first: Any, second: Any) -> None:
+        values[first], values[second] = values[second], values[first]
 
     return swap

@@ -1,8 +1,8 @@
 """One SGD step per rating: the procedure behind the published numbers. For simulation only.
 
 In the item pass users are fixed, so every item depends on its own ratings alone, and the pass runs in parallel over
-items (the user pass over users) with exactly the distribution of the serial loop. Each row walks its ratings in a
-fresh random order, drawn while walking (Fisher and Yates, in place).
+items (the user pass over users) with exactly the distribution of the serial loop. Each row takes its ratings in a
+fresh random order, drawn on the way (Fisher and Yates, in place).
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ def _pass(
     lanes: Any,
 ) -> None:
     start, partner, target, coefficient = grouped
-    one = own.dtype.type(1.0)
     two_rate = own.dtype.type(2.0) * rate
-    keep = one - two_rate * reg
+    keep = own.dtype.type(1.0) - two_rate * reg
     for row in range(first, end_row):
         if start[row] == start[row + 1]:
             continue

@@ -19,7 +19,7 @@ SHARD_STREAM = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Entry:
+class EnteredRatings:
     """What a mechanism makes of ratings.
 
     Attributes:
@@ -35,14 +35,14 @@ class Entry:
     budget: float | None
 
 
-def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int) -> Entry:
+def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int) -> EnteredRatings:
     """Let ratings enter as a single shard of all users would."""
     row_weights = weights.for_ratings(train)
     budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
     budget = mechanism.noise_budget(plan.epsilon, budgets)
     uniforms = SeededNoise(seed, SHARD_STREAM).uniforms(len(train))
     entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, uniforms)
-    return Entry(entered.kept, entered.target, entered.coefficient, budget)
+    return EnteredRatings(entered.kept, entered.target, entered.coefficient, budget)
 
 
 def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hdpmf.errors import DivergedError
 from hdpmf.gpu.availability import fits, gpu
-from hdpmf.models.entry import Entry, enter, first_factors
+from hdpmf.models.entry import EnteredRatings, enter, first_factors
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.noise import laplace_scale
 from hdpmf.privacy.weights import PrivacyWeights
@@ -23,7 +23,7 @@ from hdpmf.ratings import Ratings
 if TYPE_CHECKING:
     from hdpmf.gpu.streaming import Block, Stream
     from hdpmf.gpu.table import Table
-    from hdpmf.gpu.training import Cell, Recipe
+    from hdpmf.gpu.training import GpuRun, Recipe
 
 
 def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str) -> Recipe:
@@ -43,15 +43,15 @@ def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool,
     )
 
 
-def cell_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> Cell:
+def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> GpuRun:
     """What is a plan's own among those that are trained together."""
-    from hdpmf.gpu.training import Cell
+    from hdpmf.gpu.training import GpuRun
 
     scale = 0.0
     if budget is not None:
         scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
     rates = tuple(learning_rate_at(plan.learning_rate, epoch, plan.epochs) for epoch in range(1, plan.epochs + 1))
-    return Cell(rates, plan.reg, seed, scale, view)
+    return GpuRun(rates, plan.reg, seed, scale, view)
 
 
 def gpu_epochs(
@@ -64,12 +64,12 @@ def gpu_epochs(
     solver: str,
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
     """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
-    from hdpmf.gpu.training import Training
+    from hdpmf.gpu.training import GpuTraining
 
-    entry = enter(train, weights, mechanism, plan, seed)
-    table = table_of(train, entry) if fits(len(entry.target)) else stream_of(train, entry)
-    recipe = recipe_of(plan, mechanism, entry.budget is not None, h_per_item, solver)
-    training = Training(table, recipe, [cell_of(plan, entry.budget, seed)], *first_factors(train, plan, seed))
+    entered = enter(train, weights, mechanism, plan, seed)
+    table = table_of(train, entered) if fits(len(entered.target)) else stream_of(train, entered)
+    recipe = recipe_of(plan, mechanism, entered.budget is not None, h_per_item, solver)
+    training = GpuTraining(table, recipe, [gpu_run_of(plan, entered.budget, seed)], *first_factors(train, plan, seed))
     raters = training.raters[0].cpu().numpy()
     for _ in training.epochs():
         if not bool(training.V.sum().isfinite()):
@@ -79,23 +79,23 @@ def gpu_epochs(
         yield OnGpu(training.U, plan.n_factors), OnGpu(training.V, plan.n_factors), raters
 
 
-def table_of(train: Ratings, entry: Entry) -> Table:
+def table_of(train: Ratings, entered: EnteredRatings) -> Table:
     """The ratings that take part, on the GPU."""
     from hdpmf.gpu.table import Table
 
-    (block,) = blocks_of(train, entry, max(len(entry.target), 1))
+    (block,) = blocks_of(train, entered, max(len(entered.target), 1))
     coefficient = None if block.coefficient is None else block.coefficient[None]
     return Table(block.users, block.items, block.target[None], train.n_users, train.n_items, coefficient)
 
 
-def stream_of(train: Ratings, entry: Entry) -> Stream:
+def stream_of(train: Ratings, entered: EnteredRatings) -> Stream:
     """The ratings that take part, brought to the GPU a part at a time."""
     from hdpmf.gpu.streaming import AT_A_TIME, Stream
 
-    return Stream(lambda: blocks_of(train, entry, AT_A_TIME), train.n_users, train.n_items, gpu())
+    return Stream(lambda: blocks_of(train, entered, AT_A_TIME), train.n_users, train.n_items, gpu())
 
 
-def blocks_of(train: Ratings, entry: Entry, size: int) -> Iterator[Block]:
+def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Block]:
     """The ratings that take part, on the GPU, ``size`` at a time."""
     import torch
 
@@ -107,14 +107,14 @@ def blocks_of(train: Ratings, entry: Entry, size: int) -> Iterator[Block]:
         # Arrays of ratings are read-only, which PyTorch cannot express.
         return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device, dtype)
 
-    for begin in range(0, len(entry.target), size):
+    for begin in range(0, len(entered.target), size):
         part = slice(begin, begin + size)
-        rows = part if entry.kept is None else entry.kept[part]
+        rows = part if entered.kept is None else entered.kept[part]
         yield Block(
             users=put(train.user_codes[rows], torch.int32),
             items=put(train.item_codes[rows], torch.int32),
-            target=put(entry.target[part], torch.float32),
-            coefficient=None if entry.coefficient is None else put(entry.coefficient[part], torch.float32),
+            target=put(entered.target[part], torch.float32),
+            coefficient=None if entered.coefficient is None else put(entered.coefficient[part], torch.float32),
         )
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.gpu.availability import gpu
-from hdpmf.models.entry import Entry, enter, first_factors
+from hdpmf.models.entry import EnteredRatings, enter, first_factors
 from hdpmf.models.factorization import NOT_ON_GPU, Factorization
-from hdpmf.models.gpu_training import cell_of, recipe_of
+from hdpmf.models.gpu_training import gpu_run_of, recipe_of
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
@@ -28,7 +28,7 @@ from hdpmf.shard import Devices
 
 if TYPE_CHECKING:
     from hdpmf.gpu.table import Table
-    from hdpmf.gpu.training import Training
+    from hdpmf.gpu.training import GpuTraining
 
 _FACTORS_AT_A_TIME = 1 << 30
 """Numbers in the factors of models that are trained at a time; segments' sums take about as many again."""
@@ -57,7 +57,7 @@ class Fitted:
         number: Its position among those that were given.
         seconds: Its share of the time.
         error: Why it could not be fitted, or None.
-        last: Whether the next one, if any, has yet to be trained.
+        last: Whether the next prepared, if any, has yet to be trained.
     """
 
     number: int
@@ -71,7 +71,7 @@ class _Prepared:
     number: int
     fit: Fit
     plan: Plan
-    entry: Entry
+    ratings: EnteredRatings
     weights: PrivacyWeights
     seed: int
 
@@ -79,25 +79,26 @@ class _Prepared:
 def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
     """Fit models on the GPU, as many at once as go together; yields each one when it is done."""
     groups: dict[Any, list[_Prepared]] = {}
-    entries: dict[Any, Entry] = {}
+    entered: dict[Any, EnteredRatings] = {}
     for number, fit in enumerate(fits):
         try:
-            one = _prepare(number, fit, entries)
+            prepared = _prepare(number, fit, entered)
         except HdpmfError as error:
             yield Fitted(number, error=error)
             continue
         model, mechanism = fit.model, fit.model._mechanism()
-        recipe = recipe_of(one.plan, mechanism, one.entry.budget is not None, model._h_per_item(), model.solver)
+        private = prepared.ratings.budget is not None
+        recipe = recipe_of(prepared.plan, mechanism, private, model._h_per_item(), model.solver)
         # Runs of ``sequential`` share their orders of ratings, and so their seed.
-        shared_seed = one.seed if recipe.solver == "sequential" else None
-        key = (recipe, shared_seed, one.plan.epochs, id(fit.train.users), id(fit.train.items))
-        groups.setdefault(key, []).append(one)
+        shared_seed = prepared.seed if recipe.solver == "sequential" else None
+        key = (recipe, shared_seed, prepared.plan.epochs, id(fit.train.users), id(fit.train.items))
+        groups.setdefault(key, []).append(prepared)
     for (recipe, *_), group in groups.items():
         for part in _fitting(group):
             yield from _train(recipe, part)
 
 
-def _prepare(number: int, fit: Fit, entries: dict[Any, Entry]) -> _Prepared:
+def _prepare(number: int, fit: Fit, entered: dict[Any, EnteredRatings]) -> _Prepared:
     model = fit.model
     model._check_params(None)
     plan, mechanism, _ = model.setup(fit.train)
@@ -107,9 +108,9 @@ def _prepare(number: int, fit: Fit, entries: dict[Any, Entry]) -> _Prepared:
     weights = PrivacyWeights.uniform(fit.train) if fit.weights is None else fit.weights
     # What enters does not depend on learning rate or regularisation, so a grid does it once.
     key = (id(fit.train), id(fit.weights), mechanism, plan.epsilon, seed)
-    if key not in entries:
-        entries[key] = enter(fit.train, weights, mechanism, plan, seed)
-    return _Prepared(number, fit, plan, entries[key], weights, seed)
+    if key not in entered:
+        entered[key] = enter(fit.train, weights, mechanism, plan, seed)
+    return _Prepared(number, fit, plan, entered[key], weights, seed)
 
 
 def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
@@ -121,56 +122,60 @@ def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
     rows = first.fit.train.n_users + first.fit.train.n_items
     at_a_time = max(1, _FACTORS_AT_A_TIME // (rows * padded(first.plan.n_factors)))
     part: list[_Prepared] = []
-    for one in sorted(group, key=lambda one: id(one.entry)):
-        views = {id(other.entry) for other in (*part, one)}
+    for prepared in sorted(group, key=lambda prepared: id(prepared.ratings)):
+        views = {id(other.ratings) for other in (*part, prepared)}
         if part and (len(views) > MAX_VIEWS - 1 or len(part) >= at_a_time):
             yield part
             part = []
-        part.append(one)
+        part.append(prepared)
     yield part
 
 
 def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
     import torch
 
-    from hdpmf.gpu.training import Training
+    from hdpmf.gpu.training import GpuTraining
 
     begin = time.perf_counter()
-    entries = {id(one.entry): (view, one) for view, one in enumerate({id(one.entry): one for one in part}.values())}
-    table = _union([one for _, one in entries.values()], gpu())
-    cells = [cell_of(one.plan, one.entry.budget, one.seed, entries[id(one.entry)][0]) for one in part]
-    training = Training(table, recipe, cells, *_first_factors(part))
+    views = list({id(prepared.ratings): prepared for prepared in part}.values())
+    view_of = {id(prepared.ratings): view for view, prepared in enumerate(views)}
+    table = _union(views, gpu())
+    runs = [
+        gpu_run_of(prepared.plan, prepared.ratings.budget, prepared.seed, view_of[id(prepared.ratings)])
+        for prepared in part
+    ]
+    training = GpuTraining(table, recipe, runs, *_first_factors(part))
     training.finish()
     finite = torch.isfinite(training.V.sum(dim=(0, 2))).tolist()
     seconds = (time.perf_counter() - begin) / len(part)
     states: dict[int, Devices] = {}
-    for run, one in enumerate(part):
+    for run, prepared in enumerate(part):
         if not finite[run]:
-            rate = one.plan.learning_rate
+            rate = prepared.plan.learning_rate
             message = f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
-            yield Fitted(one.number, seconds, DivergedError(message), last=run == len(part) - 1)
+            yield Fitted(prepared.number, seconds, DivergedError(message), last=run == len(part) - 1)
             continue
-        _set_state(one, training, run, cells[run].view, states)
-        yield Fitted(one.number, seconds, last=run == len(part) - 1)
+        _set_state(prepared, training, run, runs[run].view, states)
+        yield Fitted(prepared.number, seconds, last=run == len(part) - 1)
 
 
 def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:
     """First user vectors and item factors, of shape (rows, runs, K): models of the same seed start from the same."""
-    by_seed = {one.seed: first_factors(one.fit.train, one.plan, one.seed) for one in part}
-    users, items = (np.stack([by_seed[one.seed][side] for one in part], axis=1) for side in (0, 1))
+    by_seed = {prepared.seed: first_factors(prepared.fit.train, prepared.plan, prepared.seed) for prepared in part}
+    users, items = (np.stack([by_seed[prepared.seed][side] for prepared in part], axis=1) for side in (0, 1))
     return users, items
 
 
-def _set_state(one: _Prepared, training: Training, run: int, view: int, states: dict[int, Devices]) -> None:
-    train, model = one.fit.train, one.fit.model
+def _set_state(prepared: _Prepared, training: GpuTraining, run: int, view: int, states: dict[int, Devices]) -> None:
+    train, model = prepared.fit.train, prepared.fit.model
     vectors = training.vectors(run)
     if id(train) not in states:
         states[id(train)] = Devices.after_training(train, vectors, np.empty(0), np.empty(0))
     model.devices_ = replace(
         states[id(train)],
         vectors=vectors,
-        beta=one.weights.for_users(train.users),
-        gamma=one.weights.for_items(train.items),
+        beta=prepared.weights.for_users(train.users),
+        gamma=prepared.weights.for_items(train.items),
     )
     raters = training.raters[view].cpu().numpy()
     model.catalogue_ = Catalogue(train.items, training.factors(run), raters, train.scale, train.item_table)
@@ -185,21 +190,21 @@ def _union(views: list[_Prepared], device: Any) -> Table:
 
     n_users, n_items = views[0].fit.train.n_users, views[0].fit.train.n_items
     keys = []
-    for one in views:
-        train, kept = one.fit.train, one.entry.kept
+    for prepared in views:
+        train, kept = prepared.fit.train, prepared.ratings.kept
         users, items = (codes if kept is None else codes[kept] for codes in (train.user_codes, train.item_codes))
         keys.append(torch.from_numpy(users.astype(np.int64) * n_items + items).to(device))
     union = torch.unique(torch.cat(keys))
     shape = (len(views), len(union))
     target = torch.zeros(shape, device=device)
-    weighted = any(one.entry.coefficient is not None for one in views)
+    weighted = any(prepared.ratings.coefficient is not None for prepared in views)
     coefficient = torch.ones(shape, device=device) if weighted else None
     members = torch.zeros(len(union), dtype=torch.int32, device=device)
-    for view, (one, key) in enumerate(zip(views, keys, strict=True)):
+    for view, (prepared, key) in enumerate(zip(views, keys, strict=True)):
         places = torch.searchsorted(union, key)
-        target[view, places] = torch.from_numpy(one.entry.target.astype(np.float32)).to(device)
-        if coefficient is not None and one.entry.coefficient is not None:
-            coefficient[view, places] = torch.from_numpy(one.entry.coefficient.astype(np.float32)).to(device)
+        target[view, places] = torch.from_numpy(prepared.ratings.target.astype(np.float32)).to(device)
+        if coefficient is not None and prepared.ratings.coefficient is not None:
+            coefficient[view, places] = torch.from_numpy(prepared.ratings.coefficient.astype(np.float32)).to(device)
         members[places] |= 1 << view
     return Table(
         users=(union // n_items).int(),

@@ -127,9 +127,9 @@ class _Columns:
 
 def _joined(columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] = ()) -> ItemFeatures:
     return ItemFeatures(
-        tuple(name for one in columns for name in one.names),
-        np.column_stack([one.matrix for one in columns]),
-        np.concatenate([one.ridges for one in columns]),
+        tuple(name for group in columns for name in group.names),
+        np.column_stack([group.matrix for group in columns]),
+        np.concatenate([group.ridges for group in columns]),
         source,
         left_out,
     )
@@ -181,7 +181,7 @@ def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray,
 def id_column(names: Sequence[str]) -> str:
     """The column that holds item ids: by its name, or the first."""
     plain = [name.lower().replace("_", "") for name in names]
-    return next((names[plain.index(one)] for one in _ID_NAMES if one in plain), names[0])
+    return next((names[plain.index(name)] for name in _ID_NAMES if name in plain), names[0])
 
 
 def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:

@@ -46,6 +46,6 @@ def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
     return ItemTable.build(
         index.ids[codes],
         [""] * n if titles is None else titles.cast(pl.String).fill_null("").to_list(),
-        [[one.strip() for one in text.split("|") if one.strip()] for text in words] or [[]] * n,
+        [[word.strip() for word in text.split("|") if word.strip()] for text in words] or [[]] * n,
         [None] * n if numbers is None else numbers,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hdpmf.gpu.columns import Runs
+from hdpmf.gpu.columns import RunTensors
 from hdpmf.gpu.table import Table
 
 
@@ -35,7 +35,7 @@ class World:
 
 
 def make_runs(device, views=(0,), regs=(0.01,), seeds=(1,), scales=(0.0,)):
-    return Runs(
+    return RunTensors(
         torch.tensor(views, dtype=torch.int32, device=device),
         torch.tensor(regs, device=device),
         torch.tensor(seeds, dtype=torch.int64, device=device),

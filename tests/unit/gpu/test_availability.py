@@ -67,11 +67,11 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import torch
 from hdpmf.gpu.table import Table
-from hdpmf.gpu.training import Cell, Recipe, Training
+from hdpmf.gpu.training import GpuRun, Recipe, GpuTraining
 users, items = torch.tensor([0, 0, 1], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
 table = Table(users, items, torch.ones(1, 3), 2, 2)
 for solver in ("batch", "sequential", "joint"):
-    Training(table, Recipe(solver, 3), [Cell((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
+    GpuTraining(table, Recipe(solver, 3), [GpuRun((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
 import hdpmf.gpu.triton_engine
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import kernel_reference as reference
 import numpy as np
 import pytest
 import torch
@@ -8,7 +9,6 @@ from gpu_worlds import World, make_runs, relative
 from hdpmf.gpu import torch_engine, triton_engine
 from hdpmf.gpu.batch import BatchSolver
 from hdpmf.gpu.columns import pad
-from hdpmf.kernels import reference
 
 RATE, REG = 0.05, 0.02
 

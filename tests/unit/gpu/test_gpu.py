@@ -8,7 +8,7 @@ from gpu_worlds import relative
 
 from hdpmf.gpu import torch_engine
 from hdpmf.gpu.table import Table
-from hdpmf.gpu.training import Cell, Recipe, Training
+from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,8 +41,8 @@ def test_same_seed_same_bits(table, solver):
     results = []
     for _ in range(2):
         noise = "none" if solver == "joint" else "item"
-        cells = [Cell((0.01, 0.01), 0.01, 5, 1.0), Cell((0.002, 0.002), 0.1, 5, 1.0)]
-        training = Training(table, Recipe(solver, K, noise), cells, *first())
+        cells = [GpuRun((0.01, 0.01), 0.01, 5, 1.0), GpuRun((0.002, 0.002), 0.1, 5, 1.0)]
+        training = GpuTraining(table, Recipe(solver, K, noise), cells, *first())
         training.finish()
         results.append((training.U.clone(), training.V.clone()))
     assert torch.equal(results[0][0], results[1][0])
@@ -52,7 +52,7 @@ def test_same_seed_same_bits(table, solver):
 
 def test_twenty_epochs_of_a_million_ratings_are_close_to_float64(table):
     rate, reg = 0.01, 0.01
-    training = Training(table, Recipe("batch", K), [Cell((rate,) * 20, reg, 1)], *first())
+    training = GpuTraining(table, Recipe("batch", K), [GpuRun((rate,) * 20, reg, 1)], *first())
     training.finish()
     U, V = (one.double().cuda() for one in first())
     who, what, target = table.users.long(), table.items.long(), table.target[0].double()

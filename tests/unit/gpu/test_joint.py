@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import kernel_reference as reference
 import numpy as np
 import torch
 from gpu_worlds import World, make_runs, relative
@@ -9,7 +10,6 @@ from gpu_worlds import World, make_runs, relative
 from hdpmf.gpu import philox
 from hdpmf.gpu.columns import pad
 from hdpmf.gpu.joint import JointSolver
-from hdpmf.kernels import reference
 
 RATE, REG, SEED, OTHER = 0.05, 0.02, 9, 10
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import kernel_reference as reference
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,6 @@ from hdpmf.gpu import philox, torch_engine, triton_engine
 from hdpmf.gpu.columns import pad
 from hdpmf.gpu.orders import shuffled
 from hdpmf.gpu.sequential import SequentialSolver
-from hdpmf.kernels import reference
 
 RATE, REG, SEED = 0.05, 0.02, 9
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpu_worlds import World
 
-from hdpmf.gpu.training import Cell, Recipe, Training
+from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe
 
 
 @pytest.mark.parametrize("solver", ["batch", "sequential", "joint"])
@@ -13,11 +13,11 @@ def test_company_changes_nothing(engine, device, solver):
     world = World()
     noise = "none" if solver == "joint" else "item"
     table, recipe = world.table(device), Recipe(solver, world.n_factors, noise)
-    cells = [Cell((rate, rate / 5), reg, 3, 0.5) for rate, reg in ((0.05, 0.01), (0.01, 0.1))]
-    together = Training(table, recipe, cells, world.U, world.V, engine)
+    cells = [GpuRun((rate, rate / 5), reg, 3, 0.5) for rate, reg in ((0.05, 0.01), (0.01, 0.1))]
+    together = GpuTraining(table, recipe, cells, world.U, world.V, engine)
     assert list(together.epochs()) == [1, 2]
     for run, cell in enumerate(cells):
-        alone = Training(table, recipe, [cell], world.U, world.V, engine)
+        alone = GpuTraining(table, recipe, [cell], world.U, world.V, engine)
         alone.finish()
         assert np.array_equal(alone.factors(), together.factors(run))
         assert np.array_equal(alone.vectors(), together.vectors(run))
@@ -31,8 +31,8 @@ def test_noise_is_drawn_anew_or_once(engine, device):
     rated = np.flatnonzero(np.bincount(world.items, minlength=world.n_items))
     for fresh in (True, False):
         recipe = Recipe("batch", world.n_factors, "item", fresh_noise=fresh)
-        cell = Cell((1.0, 1.0), 0.0, 3, 0.5)
-        training = Training(table, recipe, [cell], np.zeros_like(world.U), np.zeros_like(world.V), engine)
+        cell = GpuRun((1.0, 1.0), 0.0, 3, 0.5)
+        training = GpuTraining(table, recipe, [cell], np.zeros_like(world.U), np.zeros_like(world.V), engine)
         first, second = (training.factors() for _ in training.epochs())
         assert (first[rated] != 0).all()
         assert np.allclose(second - first, first, atol=1e-6) is not fresh

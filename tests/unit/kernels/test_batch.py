@@ -1,7 +1,8 @@
+import kernel_reference as reference
 import numpy as np
 import pytest
 
-from hdpmf.kernels import batch, reference
+from hdpmf.kernels import batch
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers

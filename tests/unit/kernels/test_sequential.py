@@ -1,8 +1,9 @@
+import kernel_reference as reference
 import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.kernels import reference, sequential
+from hdpmf.kernels import sequential
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
 from hdpmf.kernels.threads import Workers

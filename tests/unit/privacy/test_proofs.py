@@ -8,10 +8,10 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.resources import files
 
+import kernel_reference as reference
 import numpy as np
 import pytest
 
-from hdpmf.kernels import reference
 from hdpmf.methods import METHODS
 from hdpmf.models import make_model
 from hdpmf.privacy.accounting import VIEWS, cost

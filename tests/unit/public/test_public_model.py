@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hdpmf.errors import ModelFileError
-from hdpmf.models import METHODS, ItemFeatures, Prior, load_model, load_prior, make_model
+from hdpmf.methods import METHODS
+from hdpmf.models import ItemFeatures, Prior, load_model, load_prior, make_model
 from hdpmf.models.files import public_part
 from hdpmf.privacy import PrivacySpec
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, encode
@@ -169,10 +170,8 @@ def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) 
     params = {key: data.draw(value) for key, value in GIVEN.get(name, {}).items()}
     if params.get("labels") and params["prior"] is None:
         params["prior"] = "films-100k"
-    quick = {} if name in GIVEN or name.endswith("-mean") else {"n_factors": 2, "learning_rate": 0.01}
+    quick = {} if name in GIVEN or name.endswith("-mean") else {"n_factors": 2, "learning_rate": 0.01, "epochs": 2}
     model = make_model(name, **quick, **params)
-    if hasattr(model, "epochs"):
-        model.set_params(epochs=2)
     if hasattr(model, "rng"):
         model.set_params(rng=data.draw(st.integers(0, 99)))
     weights = data.draw(st.sampled_from([None, PrivacySpec().draw(WORLD, rng=1)]))

@@ -105,7 +105,7 @@ class _Steps:
             self._progress(self._done, self._n)
 
 
-class _World(NamedTuple):
+class _Simulated(NamedTuple):
     """One simulated survey: the ratings that answered it, and what came of it."""
 
     train: Ratings
@@ -120,22 +120,22 @@ class _Drawn(NamedTuple):
     ridges: np.ndarray
 
 
-def _one_world(ratings: Ratings, features: ItemFeatures, seed: int) -> _World:
+def _one_world(ratings: Ratings, features: ItemFeatures, seed: int) -> _Simulated:
     # Here, not above: the estimators use priors.
     from hdpmf.models.one_round import HDPSum
 
     train, _ = ratings.hold_out(HELD_OUT, rng=seed)
     facts, _ = HDPSum(EPSILON, rng=seed)._ask(train, PrivacySpec().draw(train, rng=seed), features, None)
-    return _World(train, facts, features, derived_names(features))
+    return _Simulated(train, facts, features, derived_names(features))
 
 
-def _whole(world: _World, n_threads: int | None, steps: _Steps) -> _Drawn:
+def _whole(world: _Simulated, n_threads: int | None, steps: _Steps) -> _Drawn:
     drawn = _drawn(world.train, world, n_threads)
     steps.advance()
     return drawn
 
 
-def _by_folds(world: _World, scored: Prior, seed: int, n_threads: int | None, steps: _Steps) -> _Drawn:
+def _by_folds(world: _Simulated, scored: Prior, seed: int, n_threads: int | None, steps: _Steps) -> _Drawn:
     """The statistics with the labels' contrast among the columns."""
     from hdpmf.models.one_round import HDPSum
 
@@ -153,7 +153,7 @@ def _by_folds(world: _World, scored: Prior, seed: int, n_threads: int | None, st
     return _Drawn(_joined([part.users for part in parts]), parts[0].names, parts[0].ridges)
 
 
-def _drawn(ratings: Ratings, world: _World, n_threads: int | None) -> _Drawn:
+def _drawn(ratings: Ratings, world: _Simulated, n_threads: int | None) -> _Drawn:
     """What the devices of these ratings have to tell."""
     facts = world.facts
     names, columns, ridges = device_columns(facts, world.features, extra=world.extra)
@@ -174,7 +174,7 @@ def _joined(parts: Sequence[_Statistics]) -> _Statistics:
 
 
 def _gaussian(name: str, origin: dict[str, Any], drawn: Sequence[_Drawn], steps: _Steps) -> Prior:
-    means, covariance, noise = _maximise(_joined([one.users for one in drawn]), drawn[0].ridges, len(drawn), steps)
+    means, covariance, noise = _maximise(_joined([draw.users for draw in drawn]), drawn[0].ridges, len(drawn), steps)
     kept = origin["users"] / (origin["users"] + STEADY_USERS)
     return Prior(name, origin, drawn[0].names, means, kept * covariance, noise)
 
