@@ -18,13 +18,12 @@ What needs no answer gets ``Accepted``. Every message travels in a ``Envelope``,
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
 
 from hdpmf.methods import METHODS, View, federated
-from hdpmf.protocol.messages import _Message, _positive
+from hdpmf.protocol.messages import _Message, _positive, check_scale
 
 RUN_BYTES = 16
 MAX_ITEMS = 1 << 24
@@ -95,12 +94,10 @@ class CatalogueTable(_Message, frozen=True):
         self._require(len(set(self.ids)) == n, "item ids must differ")
         for name in ("titles", "genres", "years"):
             self._require(len(getattr(self, name)) in (0, n), f"{name} must be one per item or none")
-        ends = (self.scale_low, self.scale_high)
-        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
-        self._require(max(map(abs, ends)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}")
-        step = self.scale_step
-        self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
-        few = step is None or (ends[1] - ends[0]) / step <= MAX_LEVELS
+        low, high, step = self.scale_low, self.scale_high, self.scale_step
+        check_scale(self, low, high, step)
+        self._require(max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}")
+        few = step is None or (high - low) / step <= MAX_LEVELS
         self._require(few, f"a scale has at most {MAX_LEVELS:,} levels")
 
 

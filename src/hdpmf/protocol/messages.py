@@ -70,8 +70,7 @@ class Plan(_Message, frozen=True):
         for name in ("learning_rate", "epsilon"):
             self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
         self._require(math.isfinite(self.reg) and self.reg >= 0, "reg must be 0 or more")
-        ends = (self.scale_low, self.scale_high)
-        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
+        check_scale(self, self.scale_low, self.scale_high)
 
 
 class BudgetReport(_Message, frozen=True):
@@ -107,7 +106,7 @@ class ItemCounts(_Message, frozen=True):
     counts: np.ndarray
 
     def _check(self) -> None:
-        self._require(self.counts.ndim == 1 and self.counts.dtype == np.int64, "counts must be a vector of int64")
+        check_vectors(self, "counts")
         self._require(bool((self.counts >= 0).all()), "counts must be 0 or more")
 
 
@@ -165,3 +164,16 @@ def _check_matrix(message: _Message, name: str, matrix: np.ndarray) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(np.isfinite(matrix.sum()))
     message._require(finite, f"{name} must be finite")
+
+
+def check_vectors(message: _Message, *names: str) -> None:
+    """These fields must be vectors of int64."""
+    for name in names:
+        array = getattr(message, name)
+        message._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+
+
+def check_scale(message: _Message, low: float, high: float, step: float | None = None) -> None:
+    """These must be a rating scale."""
+    message._require(math.isfinite(low) and math.isfinite(high) and low < high, "the rating scale must have low < high")
+    message._require(step is None or (_positive(step) and step <= high - low), "the scale's step must fit it")

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from hdpmf.protocol.messages import _check_matrix, _Message, _positive
+from hdpmf.protocol.messages import _check_matrix, _Message, _positive, check_scale, check_vectors
 
 
 class Survey(_Message, frozen=True):
@@ -59,10 +59,7 @@ class Survey(_Message, frozen=True):
         self._require(self.n_items >= 1, "n_items must be at least 1")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
-        ends = (self.scale_low, self.scale_high)
-        self._require(all(map(math.isfinite, ends)) and ends[0] < ends[1], "the rating scale must have low < high")
-        step = self.scale_step
-        self._require(step is None or (_positive(step) and step <= ends[1] - ends[0]), "the scale's step must fit it")
+        check_scale(self, self.scale_low, self.scale_high, self.scale_step)
 
 
 class Popularity(_Message, frozen=True):
@@ -71,7 +68,7 @@ class Popularity(_Message, frozen=True):
     weights: np.ndarray
 
     def _check(self) -> None:
-        self._require(self.weights.ndim == 1 and self.weights.dtype == np.int64, "weights must be a vector of int64")
+        check_vectors(self, "weights")
 
 
 class Grouping(_Message, frozen=True):
@@ -88,9 +85,7 @@ class Grouping(_Message, frozen=True):
     heads: np.ndarray
 
     def _check(self) -> None:
-        for name in ("scores", "heads"):
-            array = getattr(self, name)
-            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+        check_vectors(self, "scores", "heads")
         # By comparison only: the absolute value of the least int64, and differences of far ones, wrap around.
         self._require(bool(((self.scores >= -64) & (self.scores <= 64)).all()), "scores must be from -64 to 64")
         inside = (self.heads >= 0) & (self.heads < len(self.scores))
@@ -113,9 +108,7 @@ class SumContribution(_Message, frozen=True):
     total: int
 
     def _check(self) -> None:
-        for name in ("scores", "weights"):
-            array = getattr(self, name)
-            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+        check_vectors(self, "scores", "weights")
         self._require(len(self.scores) == len(self.weights), "scores and weights must be of the same items")
 
 
@@ -135,10 +128,9 @@ class BitContribution(_Message, frozen=True):
     plus: np.ndarray
 
     def _check(self) -> None:
-        for name in ("senders", "items", "units", "plus"):
-            array = getattr(self, name)
-            self._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
-            self._require(len(array) == len(self.items), f"{name} must be one per bit")
+        check_vectors(self, "senders", "items", "units", "plus")
+        for name in ("senders", "units", "plus"):
+            self._require(len(getattr(self, name)) == len(self.items), f"{name} must be one per bit")
         self._require(bool((self.items >= 0).all()), "items must be positions")
         self._require(bool((self.senders >= 0).all()), "senders must be positions")
         self._require(bool(((self.units >= 1) & (self.units <= 64)).all()), "units must be from 1 to 64")
