@@ -26,7 +26,7 @@ from hdpmf.service.run import FederatedRun, no_log
 from hdpmf.service.settings import RunSettings
 from hdpmf.service.statement import Statement, state
 from hdpmf.service.survey import SurveyRun, kept_answer
-from hdpmf.service.training import Training
+from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
 
 
@@ -67,7 +67,7 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws |
         answer, numbers = survey.conduct()
         plan: Any = survey.survey
     else:
-        training = Training(run, SystemDraws() if draws is None else draws)
+        training = TrainingRun(run, SystemDraws() if draws is None else draws)
         numbers, plan = training.conduct(), training.plan
     metrics.stage = "done"
     opening = decode(checkpoint.opening) if checkpoint.opening else None

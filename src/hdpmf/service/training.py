@@ -32,7 +32,7 @@ _LARGEST = 1e12
 Layout = Callable[[Plan, int], SumLayout]
 
 
-class Training:
+class TrainingRun:
     """Trains item factors with devices; it can be stopped at any moment and made anew from the same files.
 
     Args:
