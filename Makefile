@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # Every test process has its core: libraries must not start threads for all the others' cores as well.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help demo format check test lint bench soak clean
+.PHONY: help demo format check test lint bench soak mutants clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 runs of a real federation with a random kill -9 in each (about an hour)"
+	@echo "make mutants 60 small faults at random, one at a time: is there a test that fails? (N=60 SEED=0, about an hour)"
 	@echo "make clean  remove .venv and caches"
 
 # One stamp per set of extras: pip runs again only when pyproject.toml changes.
@@ -63,6 +64,13 @@ bench: $(VENV)/.installed-bench
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/federation/soak.py --runs 100
+
+# Not for CI: all 4,000 take days. ARGS=--planted plants those that were once missed, which takes minutes.
+N ?= 60
+SEED ?= 0
+ARGS ?= --sample $(N) --seed $(SEED)
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutants/run.py --jobs 2 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

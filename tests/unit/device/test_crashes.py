@@ -20,7 +20,7 @@ from hdpmf.device import vault
 vault.SCRYPT_COST = 16
 from hdpmf.device.ledger import Entry
 from hdpmf.device.store import DeviceStore
-from hdpmf.errors import StorageError
+from hdpmf.errors import ConfigError, StorageError
 from hdpmf.protocol.federation import CatalogueTable
 
 path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
@@ -105,35 +105,63 @@ def test_killed_at_random_moments(tmp_path: Path, passphrase: str) -> None:
 _MADE = (
     _COMMON
     + """
-chance = random.Random(3)
-ends = {"absent": 0, "interrupted": 0, "whole": 0}
-for number in range(kills):
-    here = f"{path}-{number}"
+import sqlite3
+connect = sqlite3.connect
+
+def make(here, statements):
+    # Killed before it runs so many statements of SQL and one more; says when it was not.
+    class Mortal(sqlite3.Connection):
+        left = statements
+        def execute(self, *given):
+            if Mortal.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            Mortal.left -= 1
+            return super().execute(*given)
     child = os.fork()
     if child == 0:
+        sqlite3.connect = lambda *given, **more: connect(*given, factory=Mortal, **more)
         DeviceStore.create(here, passphrase=passphrase)
         os._exit(0)
-    time.sleep(chance.uniform(0, 0.03))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    if not os.path.exists(here):
-        ends["absent"] += 1
-        continue
+    return os.waitpid(child, 0)[1] == 0
+
+ends = []
+while not ends or ends[-1] != "made":
+    here = f"{path}-{len(ends)}"
+    made = make(here, len(ends))
     assert os.stat(here).st_mode & 0o077 == 0
     try:
-        DeviceStore.open(here, passphrase=passphrase).close()
-        ends["whole"] += 1
+        with DeviceStore.open(here, passphrase=passphrase) as store:
+            # What can be opened is whole: it works as one that nobody interrupted.
+            assert store.encrypted == bool(passphrase) and store.users == 1
+            store.pin_catalogue(TABLE)
+            step(store, 0)
+        with DeviceStore.open(here, passphrase=passphrase) as store:
+            assert check(store) == 1
+        ends.append("made" if made else "whole")
     except StorageError as error:
-        assert "interrupted" in str(error), error
-        ends["interrupted"] += 1
-print(ends)
+        assert not made and "interrupted" in str(error), error
+        try:
+            DeviceStore.create(here, passphrase=passphrase)
+        except ConfigError:
+            pass  # a file that is there is never written over
+        os.remove(here)
+        DeviceStore.create(here, passphrase=passphrase).close()
+        ends.append("interrupted")
+print(*ends)
 """
 )
 
 
-def test_killed_while_it_is_made(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", _MADE, tmp_path / "store", "", "25"], capture_output=True, text=True)
+@pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
+def test_killed_while_it_is_made(tmp_path: Path, passphrase: str) -> None:
+    """Before every single statement: what is left says that it was interrupted, until all of it is there at once."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _MADE, tmp_path / "store", passphrase, "0"], capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stderr
+    ends = ended.stdout.split()
+    assert ends.count("interrupted") > 10
+    assert ends == sorted(ends, key=["interrupted", "whole", "made"].index)
 
 
 _FULL = (

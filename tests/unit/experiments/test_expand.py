@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from hdpmf import paper
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.experiments import Experiment, expected_runs, parse_experiment, resolve
+from hdpmf.experiments.execute import load_data, weights_of
 from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
 from hdpmf.experiments.runner import tuning_runs
 from hdpmf.experiments.runs import Data, Part, Privacy, Run, make_run
@@ -111,6 +113,18 @@ def test_what_does_not_matter_is_not_in_the_identity() -> None:
     assert run("mf", 1.0, 0) == run("mf", 2.0, 0)
     assert run("mf", 1.0, 0) != run("mf", 1.0, 1)
     assert run("hdpmf", 1.0, 0) != run("hdpmf", 2.0, 0)
+
+
+def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -> None:
+    """Otherwise the deviation over seeds would leave out what the draw of wishes does."""
+    experiment = msgspec.structs.replace(small, seeds=(3, 5, 8))
+    place = next(place for place in places(experiment) if place.method == "hdpmf")
+    runs = evaluation_runs(experiment, {place: {"learning_rate": 0.01, "reg": 0.01}}, place, None)
+    assert [run.privacy.seed for run in runs if run.privacy is not None] == [3, 5, 8]
+    assert [run.seed for run in runs] == [run.part.seed for run in runs] == [3, 5, 8]
+    ratings = load_data(runs[0].data, None)
+    drawn = [weights_of(run, ratings) for run in runs]
+    assert not any(np.array_equal(drawn[0].beta, other.beta) for other in drawn[1:])
 
 
 def test_counts_of_a_small_experiment(small: Experiment) -> None:

@@ -13,6 +13,7 @@ from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
 from hdpmf.methods import METHODS
 from hdpmf.models import HDPMF, MF, load_model, make_model
 from hdpmf.privacy import PrivacySpec
+from hdpmf.public.model import PublicModel
 from hdpmf.ratings import Ratings
 
 QUICK = {"n_factors": 4, "epochs": 3, "rng": 12345}
@@ -43,6 +44,16 @@ def test_a_model_comes_back_as_it_was(name, split, weights, tmp_path):
     if name in ("mf", "hdpmf"):
         user = train.users.ids[0]
         assert back.recommend(user) == model.recommend(user)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_claimed_is_in_the_file_word_for_word(name, split, weights, tmp_path):
+    """A loaded model works its claim out again, so that only the file shows what a reader of it is told."""
+    model = make_model(name, **METHODS[name].own(**QUICK)).fit(split[0], weights)
+    model.save(tmp_path / "m")
+    claim, said = model.privacy, PublicModel.load(tmp_path / "m" / "recommender").about["privacy"]
+    assert said == {name: getattr(claim, name) for name in ("epsilon", "status", "view", "reason", "honest")}
+    assert bool(said["honest"]) == (claim.status == "nominal")
 
 
 def test_string_ids_and_other_scales_come_back(tmp_path):

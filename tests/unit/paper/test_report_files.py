@@ -60,6 +60,13 @@ def test_csv_has_every_cell_in_full(full_store):
                 assert [float(row[f"mse_seed_{seed}"]) for seed in range(5)] == list(cell.mse.values)
                 assert [row[f"run_seed_{seed}"] for seed in range(5)] == list(cell.run_ids)
                 assert row.get("learning_rate", "") == str(cell.hyperparameters.get("learning_rate", ""))
+    for row in _rows(files["table3.csv"]):
+        for metric in ("mse", "mae"):
+            number = published.table3(row["dataset"], row["method"], int(row["factors"]), metric)
+            shown = [row[f"paper_{metric}_{field}"] for field in ("mean", "std", "stars")]
+            assert [float(text) for text in shown if text] == (
+                [] if number is None else [number.mean, number.std, number.stars]
+            )
     first = _rows(files["table3.csv"])[2]
     number = published.table3("ml-100k", "hdpmf", 10, "mse")
     assert (float(first["paper_mse_mean"]), first["mse_mark"]) == (number.mean, "reproduced")

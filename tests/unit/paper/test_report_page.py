@@ -16,6 +16,7 @@ import pytest
 from hdpmf.errors import ConfigError
 from hdpmf.experiments import Experiment, Store, collect
 from hdpmf.methods import METHODS
+from hdpmf.paper import published
 from hdpmf.paper.findings import count_marks, findings
 from hdpmf.paper.ordering import reversals, statements
 from hdpmf.paper.report import paper_page
@@ -99,6 +100,50 @@ def test_printed_digits_round_the_stored_number(page):
     pairs = re.findall(r'data-mean="([^"]+)" data-std="[^"]+"><(?:b|span)>([^<]+)<', page)
     assert len(pairs) > 1000
     assert all(f"{float(value):.4f}" == text for value, text in pairs)
+
+
+def test_beside_each_number_stands_the_papers_mean_and_deviation(full_store, page):
+    """In this order, for the same data set, method, K and measure, with the paper's stars."""
+    table = page.split('<section id="table3">')[1].split("</section>")[0]
+    beside = re.findall(
+        r'href="#([^"]+)"[^>]*data-metric="(\w+)"(?:(?!data-metric).)*?'
+        r'<div class="theirs">paper ([\d.]+) ± ([\d.]+)(?:<sup class="stars">(\*+)</sup>)?</div>',
+        table,
+    )
+    shown = {(place, metric): rest for place, metric, *rest in beside}
+    expected = {}
+    for cell in read_content(full_store).cells["table3"]:
+        for metric in ("mse", "mae"):
+            number = published.table3(cell.dataset, cell.method, cell.factors, metric)
+            if number is not None:
+                words = [f"{number.mean:.4f}", f"{number.std:.4f}", "*" * number.stars]
+                expected[anchor(cell), metric] = words
+    assert len(expected) == 64
+    assert shown == expected
+
+
+def test_hdpmf_against_pdpmf_has_each_in_its_own_column(full_store, page):
+    rows = page.split('aria-label="HDPMF against PDPMF"')[1].split("</table>")[0].split("<tr>")[1:]
+    heads = re.findall(r"<th[^>]*>([^<]+)</th>", rows[0])
+    assert heads[2:4] == ["HDPMF", "PDPMF"]
+    cells = {
+        (cell.method, cell.dataset, cell.factors): cell
+        for cell in read_content(full_store).cells["table3"]
+        if cell.method in ("hdpmf", "pdpmf")
+    }
+    seen = set()
+    for row in rows[1:]:
+        (first, metric), (second, _) = re.findall(r'href="#([^"]+)"[^>]*data-metric="(\w+)"', row)
+        own = next(cell for cell in cells.values() if anchor(cell) == first)
+        rival = cells["pdpmf", own.dataset, own.factors]
+        assert (own.method, second) == ("hdpmf", anchor(rival))
+        saved = 1 - own.metrics[metric].mean / rival.metrics[metric].mean
+        theirs = [published.table3(own.dataset, name, own.factors, metric).mean for name in ("hdpmf", "pdpmf")]
+        parts = [re.sub(r"<[^>]+>", "", part) for part in row.split("<td")[4:]]
+        shown = [float(re.search(r"[-−+]?[\d.]+(?= ?%)", part)[0].replace("−", "-")) for part in (parts[0], parts[2])]
+        assert shown == pytest.approx([100 * saved, 100 * (1 - theirs[0] / theirs[1])], abs=0.06)
+        seen.add((own.dataset, own.factors, metric))
+    assert len(seen) == 16
 
 
 def test_every_link_leads_somewhere_in_the_page_and_no_id_is_there_twice(page):

@@ -14,6 +14,9 @@ SEEDS = st.integers(0, 2**32)
 @st.composite
 def tables(draw: st.DrawFn) -> Ratings:
     pairs = draw(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=80, unique=True))
+    # Some rate much more than is held out of anybody's ratings.
+    for user, most in draw(st.dictionaries(st.integers(9, 11), st.integers(14, 90), max_size=2)).items():
+        pairs += [(user, item) for item in range(most)]
     users, items = zip(*pairs, strict=True)
     return Ratings.from_arrays(users, items, [1 + (u + i) % 5 for u, i in pairs])
 

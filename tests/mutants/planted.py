@@ -1,0 +1,95 @@
+"""Faults that were once planted by hand and that no test noticed (issue 11), each with the test that does now."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    """A fault: in this file (below src/hdpmf) this text becomes that one, and these tests fail."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+_SHARES = "tests/unit/device/test_noise_shares.py"
+_SIZES = "tests/unit/shard/test_share_sizes.py"
+_HALVES = "tests/unit/audit/test_halves.py"
+_ESTIMATES = "tests/unit/recommender/test_estimates.py"
+_BESIDE = "tests/unit/paper/test_report_page.py::test_beside_each_number_stands_the_papers_mean_and_deviation"
+_COLUMNS = "tests/unit/paper/test_report_page.py::test_hdpmf_against_pdpmf_has_each_in_its_own_column"
+_CSV = "tests/unit/paper/test_report_files.py::test_csv_has_every_cell_in_full"
+_SAVED = "tests/unit/models/test_files.py::test_what_is_claimed_is_in_the_file_word_for_word[hdpmf]"
+_SEEDS = "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_split_and_noise_of_its_own"
+_MADE = "tests/unit/device/test_crashes.py::test_killed_while_it_is_made[plain]"
+
+PLANTED = (
+    Planted("a survey may count on all users", "device/survey.py", "survey.contributors > terms.minimum",
+            "survey.contributors > terms.users", (_SHARES,)),
+    Planted("hdpmf-paid shared by all users on a device", "device/training.py", "sharing=terms.minimum",
+            "sharing=terms.users", (_SHARES,)),
+    Planted("hdpmf-paid shared by who is here", "shard/shard.py",
+            "self._noise.laplace_share(scale, self._sharing,", "self._noise.laplace_share(scale, self._n_users,",
+            (_SIZES,)),
+    Planted("hdpmf-paid's count taken for its shares", "shard/shard.py",
+            "self._sharing = self._n_users if sharing is None else sharing", "self._sharing = self._n_users",
+            (_SIZES,)),
+    Planted("normals sized by everyone on a device", "shard/device_shard.py",
+            "part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))",
+            "part = self._counts / self._everyone", (_SIZES,)),
+    Planted("normals sized by everyone in training", "shard/shard.py",
+            "part = self._counts / np.maximum(self._round_raters(), 1)",
+            "part = self._counts / 60", (_SIZES,)),
+    Planted("the threshold by the measured runs", "audit/bounds.py", "= _choose(pilot,", "= _choose(measured,",
+            (_HALVES,)),
+    Planted("measured runs are the pilot's", "audit/bounds.py",
+            "Scores(self.low[pilot:], self.high[pilot:])", "Scores(self.low[:-pilot], self.high[:-pilot])",
+            (_HALVES,)),
+    Planted("a file written in place", "files.py", "os.replace(temporary, target)",
+            "target.write_bytes(data); target.chmod(mode); os.unlink(temporary)", ("tests/unit/test_files.py",)),
+    Planted("a file changed before all of it is there", "files.py", "target = Path(path)\n    temporary",
+            "target = Path(path)\n    target.write_bytes(b'')\n    temporary", ("tests/unit/test_files.py",)),
+    Planted("no prior on the spread of biases", "recommender/item_bias.py",
+            "held = prior.strength / prior.start**2", "held = 1e-12", (_ESTIMATES,)),
+    Planted("no shrinkage of biases, design A", "recommender/item_bias.py", "- _GRID**2 / 2.0", "", (_ESTIMATES,)),
+    Planted("no shrinkage of biases, design L", "recommender/item_bias.py",
+            "(curve.slope**2 * precision + 1.0 / spread)", "(curve.slope**2 * precision + 1e-9)", (_ESTIMATES,)),
+    Planted("no shrinkage of biases, design S", "recommender/item_bias.py",
+            "precision = SPREAD * weights**2 + noise + WEIGHT_RATIO * weights",
+            "precision = SPREAD * weights**2 + 1e-9", (_ESTIMATES,)),
+    Planted("facts with half the noise", "recommender/item_bias.py", "more * WEIGHT_SCALE / survey.epsilon",
+            "more * WEIGHT_SCALE / survey.epsilon / 2", (_ESTIMATES,)),
+    Planted("deconvolution with half the noise", "recommender/deconvolution.py",
+            "    unclear = released < _CLEAR * noise_scale",
+            "    noise_scale = noise_scale / 2\n    unclear = released < _CLEAR * noise_scale", (_ESTIMATES,)),
+    Planted("the paper's mean and deviation swapped in the page", "paper/sections.py",
+            "paper {four(paper.mean)} ± {four(paper.std)}", "paper {four(paper.std)} ± {four(paper.mean)}", (_BESIDE,)),
+    Planted("the same in the CSV files", "paper/exports.py", 'for field in ("mean", "std", "stars"):',
+            'for field in ("std", "mean", "stars"):', (_CSV,)),
+    Planted("HDPMF's and PDPMF's columns swapped", "paper/sections.py",
+            "            number(duel.first, duel.metric),\n            number(duel.second, duel.metric),",
+            "            number(duel.second, duel.metric),\n            number(duel.first, duel.metric),", (_COLUMNS,)),
+    Planted("h without its floor", "recommender/recommender.py",
+            "self._h = np.maximum(drawn, np.float32(H_FLOOR))", "self._h = drawn", (_ESTIMATES,)),
+    Planted("an h below the floor is taken", "shard/h_law.py", "if smallest < H_FLOOR:", "if smallest < 0:",
+            ("tests/unit/shard/test_h_law.py",)),
+    Planted("bits without their budget", "shard/contribution.py", "coding, survey.epsilon), budgets)",
+            "coding, survey.epsilon))", (_SIZES,)),
+    Planted("bits without their clamp", "privacy/sampling/rounding.py",
+            "small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))", "pass",
+            ("tests/unit/privacy/test_released.py",)),
+    Planted("a split that leaks from many ratings", "ratings/splits.py",
+            "    return ratings.take(~held), ratings.take(held)\n",
+            "    return ratings.take(~held | (counts > 20)[ratings.user_codes]), ratings.take(held)\n",
+            ("tests/unit/ratings/test_splits.py",)),
+    Planted("honest is not saved", "models/files.py", '"privacy": asdict(model.privacy),',
+            '"privacy": asdict(model.privacy) | {"honest": ""},', (_SAVED,)),
+    Planted("one privacy seed for all runs", "experiments/expand.py", "Privacy(_wishes(experiment, x), seed)",
+            "Privacy(_wishes(experiment, x), experiment.seeds[0])", (_SEEDS,)),
+    Planted("a store made by halves", "device/store.py",
+            "with database.transaction():\n                database.lay_tables()",
+            "if True:\n                database.lay_tables()", (_MADE,)),
+)  # fmt: skip

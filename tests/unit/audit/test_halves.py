@@ -1,0 +1,50 @@
+"""A bound is measured on runs that had no say in the choice of the attacker's test."""
+
+import numpy as np
+import pytest
+
+from hdpmf.audit import Audit, Scores, game, lower_bound, run_audit
+
+
+def test_the_threshold_is_the_pilots():
+    pilot = Scores(np.zeros(300), np.ones(300))
+    measured = Scores(np.full(300, 10.0), np.full(300, 20.0))  # perfect at 20, useless at the pilot's 1
+    bound = lower_bound(pilot, measured)
+    assert 0 < bound.threshold <= 1
+    assert bound.epsilon == 0
+    assert (bound.power, bound.false_alarms) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "view", "options"),
+    [
+        ("hdpmf", "messages", {}),
+        ("hdpmf", "sums-h-hidden", {}),
+        ("hdpmf-paid", "sums", {}),
+        ("pdpmf", "final", {}),
+        ("hdp-bit", "messages", {}),
+        ("hdp-sum", "sums", {}),
+        ("hdp-sum", "final", {}),
+        ("hdp-sum", "sums", {"labels": True}),
+        ("hdp-sum", "final", {"labels": True}),
+    ],
+)
+def test_every_game_measures_on_other_runs_than_its_pilot(world, monkeypatch, method, view, options):
+    judged = []
+
+    def watched(pilot, measured, *others, **more):
+        judged.append((pilot, measured))
+        return lower_bound(pilot, measured, *others, **more)
+
+    monkeypatch.setattr(game, "lower_bound", watched)
+    run_audit(Audit(method, view, 60, factors=3, epochs=5, **options), world)
+    pairs = [pair for pair in judged if pair[0] is not pair[1]]  # choosing between attacks looks at the pilot alone
+    assert pairs
+    for pilot, measured in pairs:
+        for world_name in ("low", "high"):
+            chosen, scored = getattr(pilot, world_name), getattr(measured, world_name)
+            assert len(scored) == 60
+            assert not np.shares_memory(chosen, scored)
+            if np.ptp(chosen) > 0:  # an attack on what nothing is sent about scores every run alike
+                assert not np.array_equal(chosen, scored[: len(chosen)])
+    assert len(judged) - len(pairs) == (2 if options and view == "sums" else 0)
