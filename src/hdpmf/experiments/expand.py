@@ -68,11 +68,11 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             data[name] = msgspec.structs.replace(options, file=f"sha256:{digest}")
             names.append(name)
             continue
-        found = available(name)
-        if found is None:
+        here = available(name)
+        if here is None:
             info = dataset_info(name)
             raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
-        names.append(found)
+        names.append(here)
     return msgspec.structs.replace(experiment, datasets=tuple(dict.fromkeys(names)), data=data), files
 
 

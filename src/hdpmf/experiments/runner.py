@@ -46,16 +46,6 @@ class Progress(Protocol):
         """A run ended."""
 
 
-class Silence:
-    """Progress that nobody watches."""
-
-    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
-        """Say nothing."""
-
-    def finished(self, result: Result) -> None:
-        """Say nothing."""
-
-
 @dataclass(slots=True)
 class Done:
     """What a call to `run_experiments` did.
@@ -104,7 +94,6 @@ def run_experiments(
     """
     check_backend(backend)
     on_gpu = use_gpu(on)
-    progress = progress or Silence()
     begin = time.perf_counter()
     done = Done()
     store.note(
@@ -130,7 +119,8 @@ def run_experiments(
             runs = list_runs()
             missing = unfinished(experiments, runs, store.results())
             done.reused += len(runs) - len(missing)
-            progress.stage(name, missing, len(runs) - len(missing))
+            if progress is not None:
+                progress.stage(name, missing, len(runs) - len(missing))
             together = [run for run in missing if can_go_together(run)] if on_gpu else []
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
             tasks = [Task(tuple(group), places_of_files, imports, os.getpid()) for group in tasks_of(alone)]
@@ -140,7 +130,8 @@ def run_experiments(
             ):
                 store.add(result)
                 done.ran[result.status] = done.ran.get(result.status, 0) + 1
-                progress.finished(result)
+                if progress is not None:
+                    progress.finished(result)
         reason = "finished"
     finally:
         done.seconds = time.perf_counter() - begin

@@ -49,7 +49,7 @@ def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> 
     """Count what is there."""
     tuning = tuning_runs([experiment])
     final = final_runs([experiment], results)
-    found = [results[run.id].status for run in (*tuning, *final) if run.id in results]
+    states = [results[run.id].status for run in (*tuning, *final) if run.id in results]
     tuning_done = len(tuning) - len(unfinished([experiment], tuning, results))
     expected = len(expected_runs([experiment])) - len(tuning)
     return ExperimentStatus(
@@ -59,6 +59,6 @@ def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> 
         tuning_done=tuning_done,
         evaluation_runs=len(final) if tuning_done == len(tuning) else expected,
         evaluation_done=len(final) - len(unfinished([experiment], final, results)),
-        diverged=found.count("diverged"),
-        failed=found.count("failed"),
+        diverged=states.count("diverged"),
+        failed=states.count("failed"),
     )

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import inf
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
@@ -145,12 +145,15 @@ class StoreEvent(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
+_COLUMNS = ", ".join(Result.__struct_fields__)
+
+
 def now() -> str:
     """The time as the store writes it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """The results of a folder; use it as a context manager.
 
     Args:
@@ -181,12 +184,7 @@ class Store:
                 self._connection.close()
                 raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -195,22 +193,12 @@ class Store:
 
     def add(self, result: Result) -> None:
         """Write a result down for good. A finished one stays as it is, unless this one has lists and that has not."""
-        row = (
-            result.run.id,
-            _text(result.run),
-            result.status,
-            _text(result.metrics),
-            _text(result.claim),
-            result.message,
-            result.version,
-            result.started,
-            result.finished,
-            _text(result.host),
-        )
+        values = (getattr(result, name) for name in Result.__struct_fields__)
+        row = (result.run.id, *(value if isinstance(value, str) else _text(value) for value in values))
         with _KIND.errors(self.path):
             # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
-                "INSERT INTO runs (run_id, run, status, metrics, claim, message, version, started, finished, host)"
+                f"INSERT INTO runs (run_id, {_COLUMNS})"  # noqa: S608  # names of ours
                 " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?"
                 " AND status <> 'failed' AND (json_type(metrics, '$.n_ranked') IS NOT NULL OR NOT ?))",
                 (*row, result.run.id, "n_ranked" in result.metrics),
@@ -225,8 +213,7 @@ class Store:
         """The last result of every run, by its id; a failed one only where no attempt ended better."""
         with _KIND.errors(self.path):
             rows = self._connection.execute(
-                "SELECT run_id, run, status, metrics, claim, message, version, started, finished, host FROM runs "
-                "ORDER BY status <> 'failed', number"
+                f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY status <> 'failed', number"  # noqa: S608  # names of ours
             ).fetchall()
         return {row[0]: self._result(row[1:]) for row in rows}
 
@@ -272,19 +259,10 @@ class Store:
                 raise
 
     def _result(self, row: Iterable[str]) -> Result:
-        run, status, metrics, claim, message, version, started, finished, host = row
+        named = dict(zip(Result.__struct_fields__, row, strict=True))
         try:
-            return Result(
-                run=msgspec.json.decode(run, type=Run),
-                status=status,  # type: ignore[arg-type]  # the table checks it
-                metrics=msgspec.json.decode(metrics),
-                claim=msgspec.json.decode(claim, type=Claim | None),
-                message=message,
-                version=version,
-                started=started,
-                finished=finished,
-                host=msgspec.json.decode(host),
-            )
+            documents = {name: msgspec.json.decode(named[name]) for name in ("run", "metrics", "claim", "host")}
+            return msgspec.convert(named | documents, Result)
         except msgspec.MsgspecError as error:
             raise StorageError(f"{self.path} holds a row that this version cannot read ({error})") from error
 

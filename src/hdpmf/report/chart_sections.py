@@ -32,50 +32,56 @@ def charts_section(
 def _figure(content: Content, experiment: Experiment, cells: list[Cell], caption: str) -> Html:
     titles = content.dataset_titles
     reference = f"{experiment.reference[:1].upper()}{experiment.reference[1:]}. " if experiment.reference else ""
+    numbers = [_numbers(experiment, cells, k, titles) for k in experiment.factors]
+    return chart_frame(experiment.name, experiment.title, experiment.title, [reference, caption], numbers)
+
+
+def chart_frame(name: str, title: str, label: str, caption: Child, numbers: list[Html]) -> Html:
+    """Where the page's script draws a figure, with its numbers below for those who run no script."""
     return tag(
         "figure",
-        tag("h3", experiment.title, tag("span", experiment.name, class_="tagname")),
-        tag("p", reference, caption, class_="caption"),
-        tag("div", class_="legend", role="group", aria_label=f"methods of {experiment.title}"),
+        tag("h3", title, tag("span", name, class_="tagname")),
+        tag("p", caption, class_="caption"),
+        tag("div", class_="legend", role="group", aria_label=f"methods of {label}"),
         tag("div", class_="panels"),
         tag("p", class_="chartnote", role="note"),
-        tag(
-            "details", tag("summary", "All numbers of this figure"),
-            [_numbers(experiment, cells, k, titles) for k in experiment.factors],
-            open=True, class_="numbers",
-        ),
-        id=experiment.name, class_="chart", data_figure=experiment.name,
+        tag("details", tag("summary", "All numbers of this figure"), numbers, open=True, class_="numbers"),
+        id=name, class_="chart", data_figure=name,
     )  # fmt: skip
 
 
+def numbers_table(
+    heads: list[Child], rows: Mapping[str, list[Html]], titles: Mapping[str, str], k: int, label: str
+) -> Html:
+    """The numbers below a figure at one K: rows by data set, which their titles head."""
+    bodies = []
+    for dataset in rows:
+        caption = tag("th", f"{titles[dataset]}, K = {k}", colspan=len(heads), scope="rowgroup")
+        bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows[dataset], data_dataset=dataset))
+    head = tag("thead", tag("tr", heads))
+    return scroller(tag("table", head, bodies, class_="wide", data_k=k), f"{label}, K = {k}")
+
+
 def _numbers(experiment: Experiment, cells: list[Cell], factors: int, titles: dict[str, str]) -> Html:
-    xs = experiment.xs
-    axis: Child = f"K = {factors}"
     heads: list[Child] = [tag("th", "Method", scope="col")]
-    for x in xs:
+    for x in experiment.xs:
         if x is None:
-            heads.append(tag("th", axis, scope="col"))
+            heads.append(tag("th", f"K = {factors}", scope="col"))
         else:
             name = experiment.vary.parameter if experiment.vary else ""
             shown = f"{100 * x:g} %" if name == "fraction" else plain(x)
             heads.append(tag("th", tag("span", symbol(name), " = "), shown, scope="col"))
-    bodies = []
+    rows: dict[str, list[Html]] = {}
     for dataset in experiment.datasets:
         here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
-        if not here:
-            continue
-        caption = tag("th", f"{titles[dataset]}, K = {factors}", colspan=len(heads), scope="rowgroup")
-        rows = []
         for method in dict.fromkeys(cell.method for cell in here):
             curve = [cell for cell in here if cell.method == method]
             chip = claim_chip(curve[0].claim, with_epsilon=False)
             name_cell = tag("th", curve[0].label, " ", chip, scope="row")
-            rows.append(tag("tr", name_cell, [tag("td", both(cell)) for cell in curve]))
-        bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows, data_dataset=dataset))
-    if not bodies:
+            rows.setdefault(dataset, []).append(tag("tr", name_cell, [tag("td", both(cell)) for cell in curve]))
+    if not rows:
         return tag("p", "Not run here.", class_="empty")
-    head = tag("thead", tag("tr", heads))
-    return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{experiment.title}, K = {factors}")
+    return numbers_table(heads, rows, titles, factors, experiment.title)
 
 
 def both(cell: Cell) -> list[Html]:

@@ -197,8 +197,8 @@ def _commands(store: Store) -> list[Command]:
 
 def list_metrics(cells: Iterable[Cell]) -> list[str]:
     """The measures of lists that any of these cells has."""
-    found = {metric for cell in cells for metric in cell.metrics}
-    return [metric for metric in RANKING if metric in found]
+    measured = {metric for cell in cells for metric in cell.metrics}
+    return [metric for metric in RANKING if metric in measured]
 
 
 def anchor(cell: Cell) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hdpmf.privacy.accounting import DELTA
-from hdpmf.report.chart_sections import both, cell_data
+from hdpmf.report.chart_sections import both, cell_data, chart_frame, numbers_table
 from hdpmf.report.content import Content
 from hdpmf.report.honest import NAME, RATERS, Point, points, view_words
-from hdpmf.report.markup import Html, tag
+from hdpmf.report.markup import Child, Html, tag
 from hdpmf.report.numbers import plain
-from hdpmf.report.pieces import scroller, section
+from hdpmf.report.pieces import section
 
 TITLE = "Accuracy against honest epsilon"
 
@@ -32,45 +32,27 @@ def honest_section(content: Content, absent: str = "Nothing here varies epsilon.
         "is further right. DPMF's and PDPMF's noise is set by the smallest and the mean weight of the data set. Level "
         "lines send nothing or protect nothing."
     )
-    figure = tag(
-        "figure",
-        tag("h3", "One point per method and nominal epsilon", tag("span", NAME, class_="tagname")),
-        tag("p", caption, class_="caption"),
-        tag("div", class_="legend", role="group", aria_label=f"methods of {TITLE}"),
-        tag("div", class_="panels"),
-        tag("p", class_="chartnote", role="note"),
-        tag(
-            "details", tag("summary", "All numbers of this figure"),
-            [_numbers(content, [point for point in shown if point.cell.factors == k], k) for k in factors],
-            open=True, class_="numbers",
-        ),
-        id=NAME, class_="chart", data_figure=NAME,
-    )  # fmt: skip
+    numbers = [_numbers(content, [point for point in shown if point.cell.factors == k], k) for k in factors]
+    figure = chart_frame(NAME, "One point per method and nominal epsilon", TITLE, caption, numbers)
     return section("honest", TITLE, figure, lead=lead)
 
 
 def _numbers(content: Content, shown: list[Point], factors: int) -> Html:
     xs = list(dict.fromkeys(point.cell.x for point in shown if point.x is not None))
-    heads = [tag("th", "Method", scope="col")]
+    heads: list[Child] = [tag("th", "Method", scope="col")]
     heads += [tag("th", f"nominal ε = {plain(x or 0.0)}", scope="col") for x in xs]
-    bodies = []
-    for dataset, title in content.dataset_titles.items():
+    rows: dict[str, list[Html]] = {}
+    for dataset in content.dataset_titles:
         here = [point for point in shown if point.cell.dataset == dataset]
-        rows = []
         for method in dict.fromkeys(point.cell.method for point in here):
             mine = {point.cell.x: point for point in here if point.cell.method == method}
             first = next(iter(mine.values()))
             name = tag("th", first.cell.label, " ", tag("span", view_words(first.cost), class_="chip"), scope="row")
-            if first.x is None:
-                rows.append(tag("tr", name, tag("td", _honest(first), both(first.cell), colspan=len(xs))))
-                continue
             entries = [tag("td", _honest(mine[x]), both(mine[x].cell)) if x in mine else tag("td", "–") for x in xs]
-            rows.append(tag("tr", name, entries))
-        if rows:
-            caption = tag("th", f"{title}, K = {factors}", colspan=len(heads), scope="rowgroup")
-            bodies.append(tag("tbody", tag("tr", caption, class_="dataset"), rows, data_dataset=dataset))
-    head = tag("thead", tag("tr", heads))
-    return scroller(tag("table", head, bodies, class_="wide", data_k=factors), f"{TITLE}, K = {factors}")
+            if first.x is None:
+                entries = [tag("td", _honest(first), both(first.cell), colspan=len(xs))]
+            rows.setdefault(dataset, []).append(tag("tr", name, entries))
+    return numbers_table(heads, rows, content.dataset_titles, factors, TITLE)
 
 
 def _honest(point: Point) -> Html:

@@ -70,16 +70,12 @@ def accuracy_table(content: Content, experiment: Experiment, entry: Entry) -> Ht
     cells = content.cells.get(experiment.name, [])
     factors = list(dict.fromkeys(cell.factors for cell in cells))
     lists = list_metrics(cells)
-    groups = [
-        tag("th", label, colspan=len(factors), scope="colgroup", class_="group", data_metric=metric)
-        for metric, label in METRIC_LABELS.items()
-    ]
-    groups += [
-        tag("th", RANKING_LABELS[metric], colspan=len(factors), scope="colgroup", class_="group", data_list=metric)
-        for metric in lists
-    ]
-    heads = [tag("th", f"K = {k}", scope="col", data_metric=name, data_k=k) for name in METRIC_LABELS for k in factors]
-    heads += [tag("th", f"K = {k}", scope="col", data_list=name, data_k=k) for name in lists for k in factors]
+    groups, heads = [], []
+    for kind, labels in (("data_metric", METRIC_LABELS), ("data_list", {name: RANKING_LABELS[name] for name in lists})):
+        for metric, label in labels.items():
+            about = {kind: metric}
+            groups.append(tag("th", label, colspan=len(factors), scope="colgroup", class_="group", **about))
+            heads += [tag("th", f"K = {k}", scope="col", **about, data_k=k) for k in factors]
     head = tag("thead", tag("tr", tag("th", "Method", scope="col", rowspan=2), groups), tag("tr", heads))
     bodies = []
     for dataset, title in content.dataset_titles.items():
