@@ -125,7 +125,9 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trap]:
 def test_our_device_answers_with_its_own_code_and_never_fetches_the_app(trap: Trap):
     key = NodeKey.generate()
     trap.link.register(key.public)
-    device = FlowerDevice(trap.address, trap.certificates.authority.read_bytes(), key, max_bytes=MAX_BYTES)
+    device = FlowerDevice(
+        trap.address, trap.certificates.authority.read_bytes(), key, max_bytes=MAX_BYTES, plain_flower=True
+    )
     stop = threading.Event()
     thread = threading.Thread(target=device.serve, args=(ScriptedDevice("honest"), stop))
     thread.start()

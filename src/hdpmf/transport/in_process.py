@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from hdpmf.transport.interface import MAX_BYTES, Answer, DeviceReply, check_sizes
+from hdpmf.transport.interface import MAX_BYTES, Answer, DeviceReply, Patience, check_sizes
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class InProcessNetwork:
     def _at_once(
         self, pool: ThreadPoolExecutor, messages: Mapping[str, bytes], deadline: float
     ) -> Iterator[DeviceReply]:
-        end = time.monotonic() + deadline
+        patience = Patience(len(messages), deadline)
         over = threading.Event()
         replies: queue.SimpleQueue[tuple[str, bytes | None]] = queue.SimpleQueue()
 
@@ -88,9 +88,10 @@ class InProcessNetwork:
                 pool.submit(deliver, name, message)
             for _ in messages:
                 try:
-                    name, reply = replies.get(timeout=max(0.0, end - time.monotonic()))
+                    name, reply = replies.get(timeout=max(0.0, patience.left))
                 except queue.Empty:
                     return
+                patience.answered()
                 if reply is not None:
                     yield DeviceReply(name, reply)
         finally:

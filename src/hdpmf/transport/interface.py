@@ -8,7 +8,9 @@ an earlier exchange in a later one.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -36,6 +38,40 @@ class DeviceReply:
     data: bytes
 
 
+class Patience:
+    """How long an exchange goes on. A few silent devices cost their own turn, not everybody's deadline.
+
+    Once ``MOST`` of the devices have answered, the others get ``TIMES`` as long as these took, and at least
+    ``AT_LEAST`` seconds.
+
+    Args:
+        asked: Devices.
+        deadline: Seconds, at most.
+    """
+
+    MOST = 0.75
+    TIMES = 3.0
+    AT_LEAST = 5.0
+
+    def __init__(self, asked: int, deadline: float) -> None:
+        self._begun = time.monotonic()
+        self._asked = asked
+        self._answered = 0
+        self.end = self._begun + deadline
+
+    @property
+    def left(self) -> float:
+        """Seconds; none or less: it is over."""
+        return self.end - time.monotonic()
+
+    def answered(self) -> None:
+        """One more has answered (or it is known that it will not)."""
+        self._answered += 1
+        if self._answered == math.ceil(self.MOST * self._asked):
+            now = time.monotonic()
+            self.end = min(self.end, now + max(self.AT_LEAST, self.TIMES * (now - self._begun)))
+
+
 class RecommenderTransport(Protocol):
     """The recommender's end."""
 
@@ -46,7 +82,8 @@ class RecommenderTransport(Protocol):
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """Send each device its message and hand over the replies as they come.
 
-        Ends when every device has answered or ``deadline`` seconds have passed since the first message was sent. A
+        Ends when every device has answered or ``deadline`` seconds have passed since the first message was sent; when
+        most have answered, the others do not get all of that time (``Patience``). A
         device that is not connected, is not on the roster or fails is silent; there is no other way to tell. Nothing
         is sent before the first reply is asked for. Leaving the iterator early gives up what was still to come.
 

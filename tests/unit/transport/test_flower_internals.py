@@ -171,9 +171,17 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     ),
     "flwr.superlink.auth_plugin.NoOpControlAuthnPlugin": takes(),
     "flwr.supercore.protobuf.constants.PROTOBUF_MEDIA_TYPE": is_text,
-    "flwr.superlink.routers.fleet.node_auth.authenticate_node": takes(ANY),
     "flwr.supercore.dependencies.task.authenticate_task": takes(ANY, ANY, ANY),
     FLEET_HANDLERS: has("HEARTBEAT_MIN_INTERVAL"),
+    "flwr.supercore.error.ApiErrorCode": has("FLEET_RUN_STATUS_NOT_ALLOWED"),
+    "flwr.supercore.error.FlowerError": takes(ANY, ANY),
+    OBJECTS + "iterate_object_tree": takes(ANY),
+    "flwr.supercore.object_store.NoObjectInStoreError": takes(ANY),
+    "flwr.server.superlink.linkstate.in_memory_linkstate.InMemoryLinkState": has(
+        "get_node_id_by_public_key", "object_store"
+    ),
+    FLEET_HANDLERS + ".activate_node": OF_DEVICE,
+    FLEET_HANDLERS + ".deactivate_node": OF_DEVICE,
     FLEET_HANDLERS + ".send_node_heartbeat": OF_DEVICE,
     FLEET_HANDLERS + ".pull_messages": OF_DEVICE_STORE,
     FLEET_HANDLERS + ".push_messages": OF_DEVICE,
@@ -277,19 +285,23 @@ def test_the_shortest_heartbeat_is_read_where_we_set_it():
 
 
 def test_the_fast_lane_gives_flowers_checks_all_that_they_look_at():
-    """What stands in for a web request has three attributes; if more were wanted, every call would go the long way."""
-    given = {"headers", "state", "app"}
-    for name in (
-        "flwr.superlink.routers.fleet.node_auth.authenticate_node",
-        "flwr.superlink.dependencies.linkstate.get_linkstate",
-        "flwr.supercore.dependencies.task.authenticate_task",
-    ):
+    """What stands in for a web request has one attribute; if more were wanted, every call would go the long way."""
+    given = {"headers"}
+    for name in ("flwr.supercore.dependencies.task.authenticate_task",):
         wanted = {
             node.attr
             for node in ast.walk(ast.parse(inspect.getsource(find(name))))
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "request"
         }
         check(name, wanted <= given, f"now looks at request.{', request.'.join(sorted(wanted - given))}")
+
+
+def test_the_state_keeps_messages_and_replies_where_the_lane_looks():
+    from hdpmf.transport.flower.link import superlink_app
+
+    state = superlink_app(10.0).state.linkstate_factory.state()
+    for name in ("message_ins_store", "message_ins_id_to_message_res_id"):
+        check(f"InMemoryLinkState.{name}", isinstance(getattr(state, name, None), dict), "is gone")
 
 
 def test_the_superlink_answers_on_the_paths_that_the_gate_and_the_lane_know():

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hdpmf.transport.flower.gate import RING, SECRET_HEADER, Gate
+from hdpmf.errors import TransportError
+from hdpmf.transport.flower.gate import CALLS_AT_ONCE, ENVELOPE, RING, SECRET_HEADER, Gate
 
 TO_DEVICES = "/v1/fleet/pull-messages"
 REPLIES = "/v1/runtime/pull-messages"
@@ -62,12 +63,25 @@ class Caller:
         self.answer.append(message)
 
 
+class Enrolled:
+    """Whoever does not say that they are a stranger."""
+
+    def caller(self, headers: Any, method: str, path: str, length: int) -> bytes | None:
+        return None if b"stranger" in headers else headers.get(b"device", b"a device")
+
+
+def check(headers: Any, body: bytes) -> None:
+    if b"other-body" in headers:
+        raise TransportError("another body")
+
+
 def _run(scene: Callable[[Gate, Server], Awaitable[None]], max_bytes: int = 1000) -> None:
     async def play() -> None:
         server = Server()
         await asyncio.wait_for(
-            scene(Gate(server, secret=SECRET, max_bytes=max_bytes), server), 10
-        )  # no patience is as long
+            scene(Gate(server, secret=SECRET, max_bytes=max_bytes, guard=Enrolled(), check=check, known=print), server),
+            10,  # no patience is as long
+        )
 
     asyncio.run(play())
 
@@ -224,5 +238,62 @@ def test_a_websocket_is_closed():
         await gate({"type": "websocket", "path": TO_DEVICES, "headers": []}, send, send)
         assert [message["type"] for message in sent] == ["websocket.close"]
         assert server.asked == []
+
+    _run(scene)
+
+
+def test_strangers_are_turned_away_before_anything_is_read():
+    async def scene(gate: Gate, server: Server) -> None:
+        caller = Caller(gate, "/v1/fleet/push-object", bytes(10), stranger="yes")
+        assert await caller.call() == (401, b"")
+        assert len(caller._parts) == 1  # still there
+        assert (b"connection", b"close") in caller.answer[0]["headers"]
+        assert server.asked == []
+
+    _run(scene)
+
+
+def test_a_body_that_was_not_signed_is_refused():
+    async def scene(gate: Gate, server: Server) -> None:
+        assert await Caller(gate, ANSWERED, other_body="yes").call() == (401, b"")
+        assert server.asked == []
+
+    _run(scene)
+
+
+@pytest.mark.parametrize(("path", "status"), [(TO_DEVICES, 413), ("/v1/fleet/push-object", 200)])
+def test_only_what_carries_a_reply_may_be_long(path: str, status: int):
+    async def scene(gate: Gate, server: Server) -> None:
+        assert (await Caller(gate, path, bytes(ENVELOPE + 1)).call())[0] == status
+
+    _run(scene, max_bytes=10 * ENVELOPE)
+
+
+def test_a_device_has_few_calls_open_at_once():
+    async def scene(gate: Gate, server: Server) -> None:
+        waiting = [asyncio.create_task(Caller(gate, TO_DEVICES, prefer="wait=20").call()) for _ in range(CALLS_AT_ONCE)]
+        while len(server.asked) < CALLS_AT_ONCE:
+            await asyncio.sleep(0)
+        assert await Caller(gate, ANSWERED).call() == (429, b"")
+        assert await Caller(gate, ANSWERED, device="another").call() == (200, b"")
+        server.bodies[TO_DEVICES] = b"message"
+        await _ring(gate)
+        await asyncio.gather(*waiting)
+        assert await Caller(gate, ANSWERED).call() == (200, b"")
+
+    _run(scene)
+
+
+def test_messages_are_for_devices_when_all_their_parts_are_there():
+    async def scene(gate: Gate, server: Server) -> None:
+        server.bodies[TO_DEVICES] = b"message"
+        await Caller(gate, "/v1/runtime/push-messages", **{SECRET_HEADER: SECRET}).call()
+        assert await Caller(gate, TO_DEVICES).call() == (200, b"")
+        waiting = asyncio.create_task(Caller(gate, TO_DEVICES, prefer="wait=20").call())
+        await asyncio.sleep(0.05)
+        await Caller(gate, "/v1/runtime/push-object", **{SECRET_HEADER: SECRET}).call()
+        assert not waiting.done()
+        await _ring(gate)
+        assert await waiting == (200, b"message")
 
     _run(scene)

@@ -36,6 +36,7 @@ class FlowerDevice:
         key: The device's key for the engine; its public part is on the recommender's roster.
         heartbeat: Seconds between signs of life.
         max_bytes: The size limit, both ways.
+        plain_flower: The server is a SuperLink without our gate (see ``Fleet``).
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class FlowerDevice:
         *,
         heartbeat: float = HEARTBEAT,
         max_bytes: int = MAX_BYTES,
+        plain_flower: bool = False,
     ) -> None:
         self._address = check_address(address)
         check_authority(authority)
@@ -53,6 +55,7 @@ class FlowerDevice:
         self._key = key
         self._heartbeat = heartbeat
         self._max_bytes = max_bytes
+        self._plain_flower = plain_flower
         self._last_trouble = ""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
@@ -71,6 +74,7 @@ class FlowerDevice:
                     wait=_WAIT,
                     max_bytes=self._max_bytes,
                     before=fleet,
+                    plain_flower=self._plain_flower,
                 ) as fleet:
                     self._say("connected to %s", self._address)
                     pause = _FIRST_PAUSE

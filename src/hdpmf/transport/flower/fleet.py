@@ -23,6 +23,7 @@ from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.flower.gate import ENVELOPE
 from hdpmf.transport.flower.http import bounded_client, said_plainly, unless_run_is_over
 from hdpmf.transport.flower.messages import bytes_in_part, data_part, record_of
+from hdpmf.transport.flower.signing import server_name, signed_headers
 from hdpmf.transport.keys import NodeKey
 
 _log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class Fleet:
         max_bytes: Of a message or a reply.
         before: The connection before this one, if the network failed it: as long as the server cannot have noticed,
             it is taken up again.
+        plain_flower: The server is a SuperLink without our gate and knows Flower's signatures only. These are good at
+            any other such server, for five minutes.
 
     Raises:
         ConfigError: The authority's certificate is none, or has ended.
@@ -96,12 +99,14 @@ class Fleet:
         wait: float,
         max_bytes: int,
         before: Fleet | None = None,
+        plain_flower: bool = False,
     ) -> None:
         check_authority(authority)
         self._limit = max_bytes
         self._heartbeat = heartbeat
         trust = ssl.create_default_context(cadata=authority.decode("ascii"))
-        self._client = FleetHttpClient(f"https://{address}", interceptors=[_Signature(key)], verify=trust)
+        sign = _FlowerSignature(key) if plain_flower else _Signature(key, server_name(authority))
+        self._client = FleetHttpClient(f"https://{address}", interceptors=[sign], verify=trust)
         self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"})
         self._client._client.close()
         self._client._client = self._http
@@ -225,10 +230,22 @@ class Fleet:
 
 
 class _Signature:
-    """Who calls, and when: Flower's node authentication.
+    """Signs every request, for this recommender and this call only (``signing``)."""
 
-    Flower has the same, but its module imports a web server, which is half of a device's memory and start.
-    """
+    def __init__(self, key: NodeKey, server: bytes) -> None:
+        self._key = key
+        self._server = server
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        request = context.request
+        request.headers.update(
+            signed_headers(self._key, self._server, request.method, request.url.path, request.content)
+        )
+        return call_next(context)
+
+
+class _FlowerSignature:
+    """Flower's own node authentication: a signed time, and nothing else. For a SuperLink without our gate."""
 
     def __init__(self, key: NodeKey) -> None:
         self._key = key

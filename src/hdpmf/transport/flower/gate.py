@@ -1,13 +1,14 @@
-"""The door in front of Flower's SuperLink: one port, of which devices get only what devices need.
+"""The door in front of Flower's SuperLink: devices get only what devices need, and strangers get nothing.
 
 Flower serves three interfaces on one port: Fleet (for devices), Control (start runs, register devices, stop runs) and
 Runtime (be the server's app). Control asks for no credentials at all, and a run that is started there runs the
-sender's code on the server. So this door lets anybody through to eight calls of Fleet, where Flower authenticates the
-node, and to everything else only who knows the secret that the recommender's process drew when it started the
-SuperLink.
+sender's code on the server. So this door lets enrolled devices through to eight calls of Fleet, and to everything else
+only who knows the secret that the recommender's process drew when it started the SuperLink. Who calls is settled on the
+headers (``signing``); until then nothing of a body is read.
 
 It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS``; while there are none, the question
-waits here until something was delivered, instead of being asked ten times a second.
+waits here until something was delivered, instead of being asked ten times a second. And devices see messages when all
+of their parts are there: from the recommender's push to its ring there are none for them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import asyncio
 import contextlib
 import hmac
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from hdpmf.errors import TransportError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,10 +31,16 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SECRET_HEADER = "x-hdpmf-secret"  # noqa: S105 - a header's name
 RING = "/hdpmf/ring"
+CALLER = "hdpmf.caller"
+"""In a request's scope: the public key of the device that signed it."""
 ENVELOPE = 64 * 1024
 """Bytes around a message: the heads of its parts, and the request that carries one."""
 MAX_WAIT = 20.0
 """Seconds that a question may wait: below every client's own patience for an answer (30)."""
+CALLS_AT_ONCE = 4
+"""Of one device: one asks for messages or answers, one is a sign of life."""
+BODY_SECONDS = 60.0
+"""A body has to be here within this time."""
 
 _FLEET = "/v1/fleet/"
 DEVICE_CALLS = frozenset(
@@ -48,7 +58,17 @@ DEVICE_CALLS = frozenset(
 )
 TO_DEVICES = _FLEET + "pull-messages"
 TO_RECOMMENDER = "/v1/runtime/pull-messages"
+_PUSHED = "/v1/runtime/push-messages"
+_LONG = _FLEET + "push-object"  # the only call of a device that carries more than a few names
 _ANSWERED = _FLEET + "confirm-message-received"  # the last call of a device in an exchange
+
+
+class Guard(Protocol):
+    """Who tells enrolled devices from strangers."""
+
+    def caller(self, headers: Mapping[bytes, bytes], method: str, path: str, length: int) -> bytes | None:
+        """The public key of the enrolled device that signed these headers; None if none did."""
+        ...
 
 
 class Gate:
@@ -58,13 +78,30 @@ class Gate:
         app: What is behind the door.
         secret: Opens everything.
         max_bytes: No request may be longer.
+        guard: Tells devices from strangers.
+        check: Raises TransportError if a body is not the one that its headers speak of.
+        known: Told the address of a connection on which a device, or who has the secret, has called.
     """
 
-    def __init__(self, app: App, *, secret: str, max_bytes: int) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        secret: str,
+        max_bytes: int,
+        guard: Guard,
+        check: Callable[[Mapping[bytes, bytes], bytes], None],
+        known: Callable[[Any], None],
+    ) -> None:
         self._app = app
         self._secret = secret.encode("ascii")
         self._max_bytes = max_bytes
+        self._guard = guard
+        self._check = check
+        self._known = known
         self._bells = {TO_DEVICES: _Bell(), TO_RECOMMENDER: _Bell()}
+        self._calls: Counter[bytes] = Counter()
+        self._pushing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request (or the start and end of the server)."""
@@ -76,35 +113,77 @@ class Gate:
             return
         headers = dict(scope["headers"])
         path = scope["path"]
-        known = hmac.compare_digest(headers.get(SECRET_HEADER.encode(), b""), self._secret)
-        if not known and path not in DEVICE_CALLS:
+        ours = hmac.compare_digest(headers.get(SECRET_HEADER.encode(), b""), self._secret)
+        if not ours and path not in DEVICE_CALLS:
             await _refuse(send, 404)
             return
         length = headers.get(b"content-length", b"0" if scope["method"] in ("GET", "HEAD") else b"")
-        if not length.isdigit():
+        if not length.isdigit() or len(length) > 12:
             await _refuse(send, 411)
-        elif int(length) > self._max_bytes:
+        elif int(length) > (self._max_bytes if ours or path == _LONG else ENVELOPE):
             await _refuse(send, 413)
-        elif path == RING:
+        elif ours:
+            self._known(scope.get("client"))
+            await self._of_recommender(scope, headers, receive, send)
+        elif (caller := self._guard.caller(headers, scope["method"], path, int(length))) is None:
+            await _refuse(send, 401)
+        elif self._calls[caller] >= CALLS_AT_ONCE:
+            await _refuse(send, 429)
+        else:
+            self._known(scope.get("client"))
+            self._calls[caller] += 1
+            try:
+                await self._of_device({**scope, CALLER: caller}, headers, receive, send)
+            finally:
+                self._calls[caller] -= 1
+                if not self._calls[caller]:
+                    del self._calls[caller]
+
+    async def _of_recommender(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path == RING:
+            self._pushing = False
             self._bells[TO_DEVICES].ring()
             await _refuse(send, 204)
-        elif path in self._bells and (patience := _patience(headers)) > 0:
-            await self._wait_for_mail(self._bells[path], patience, scope, receive, send)
+        elif path == TO_RECOMMENDER and (patience := _patience(headers)) > 0:
+            body = await read_body(receive)
+            if body is not None:
+                await self._wait_for_mail(patience, scope, body, receive, send)
         else:
+            if path == _PUSHED:
+                self._pushing = True
             await self._app(scope, receive, send)
-            if path == _ANSWERED:
-                self._bells[TO_RECOMMENDER].ring()
 
-    async def _wait_for_mail(self, bell: _Bell, patience: float, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(receive)
-        if body is None:
+    async def _of_device(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        try:
+            body = await asyncio.wait_for(read_body(receive), BODY_SECONDS)
+            if body is None:
+                return
+            self._check(headers, body)
+        except TransportError:
+            await _refuse(send, 401)
             return
+        except TimeoutError:
+            await _refuse(send, 408)
+            return
+        if path == TO_DEVICES:
+            await self._wait_for_mail(_patience(headers), scope, body, receive, send)
+            return
+        for message in await _ask(self._app, scope, body):
+            await send(message)
+        if path == _ANSWERED:
+            self._bells[TO_RECOMMENDER].ring()
+
+    async def _wait_for_mail(self, patience: float, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        bell = self._bells[scope["path"]]
         gone = asyncio.ensure_future(receive())  # ends when the other side hangs up
         end = time.monotonic() + patience
         try:
             while True:
                 next_ring = bell.next()  # taken before the question: a ring while it is asked must not be missed
-                answer = await _ask(self._app, scope, body)
+                held_back = self._pushing and scope["path"] == TO_DEVICES
+                answer = _EMPTY if held_back else await _ask(self._app, scope, body)
                 left = end - time.monotonic()
                 if gone.done():
                     return
@@ -157,6 +236,12 @@ async def _ask(app: App, scope: Scope, body: bytes) -> list[Message]:
     return answer
 
 
+_EMPTY: list[Message] = [
+    {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]},
+    {"type": "http.response.body", "body": b""},
+]
+
+
 def _no_mail(answer: list[Message]) -> bool:
     """A list of messages without messages is, in Protocol Buffers, no bytes at all."""
     return answer[0].get("status") == 200 and not any(message.get("body") for message in answer)
@@ -179,11 +264,15 @@ def _patience(headers: dict[bytes, bytes]) -> float:
     if name.strip().lower() != b"wait":
         return 0.0
     try:
-        return min(max(float(value), 0.0), MAX_WAIT)
+        seconds = float(value)
     except ValueError:
         return 0.0
+    return min(seconds, MAX_WAIT) if seconds > 0.0 else 0.0  # which is what a number that is none gets too
 
 
 async def _refuse(send: Send, status: int) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+    headers = [(b"content-length", b"0")]
+    if status >= 400:
+        headers.append((b"connection", b"close"))  # what was not read of the body is not read any more
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -23,6 +23,7 @@ from hdpmf.transport.flower.messages import Incoming, Outgoing, bytes_in_part, d
 _log = logging.getLogger(__name__)
 
 with needs_flower():
+    import httpx
     from flwr.common.serde import run_from_proto
     from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, StopRunRequest
     from flwr.proto.fab_pb2 import Fab
@@ -192,16 +193,19 @@ class Link(HttpGrid):
         except ValueError:
             complete.append(Incoming(meta.reply_to_message_id, meta.group_id, None))
             return True
-        answer = self._runtime_client.PullObject(
-            PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
-        )
-        if answer.object_found and not answer.object_available:
-            return False  # the device is still sending it
-        self._confirm(meta.message_id)
+        data = None
         try:
+            answer = self._runtime_client.PullObject(
+                PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
+            )
+            if answer.object_found and not answer.object_available:
+                return False  # the device is still sending it
+            self._confirm(meta.message_id)
             data = bytes_in_part(answer.object_content)
-        except ValueError:
-            data = None
+        except httpx.TransportError:
+            raise  # the SuperLink is gone; everything else is wrong with this reply alone
+        except Exception as error:
+            _log.debug("a reply could not be opened (%s)", type(error).__name__)
         complete.append(Incoming(meta.reply_to_message_id, meta.group_id, data))
         return True
 

@@ -6,7 +6,6 @@ import logging
 import secrets
 import ssl
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +17,7 @@ from hdpmf.transport.flower.device import HEARTBEAT
 from hdpmf.transport.flower.gate import ENVELOPE, MAX_WAIT
 from hdpmf.transport.flower.superlink import SuperLink
 from hdpmf.transport.flower.superlink_process import SuperLinkSettings
-from hdpmf.transport.interface import MAX_BYTES, DeviceReply, check_sizes
+from hdpmf.transport.interface import MAX_BYTES, DeviceReply, Patience, check_sizes
 from hdpmf.transport.keys import check_public_key
 
 if TYPE_CHECKING:
@@ -54,26 +53,28 @@ def exchange_over(
     """One exchange. ``nodes`` has Flower's number of every device that is connected, by its roster name."""
     from hdpmf.transport.flower.messages import Outgoing
 
-    end = time.monotonic() + deadline
     outgoing = {
         name: Outgoing(nodes[name], data, secrets.token_hex(16)) for name, data in messages.items() if name in nodes
     }
     if not outgoing:
         return
+    patience = Patience(len(outgoing), deadline)
     waiting: dict[str, tuple[str, Outgoing]] = {}
     try:
         ids = engine.send(list(outgoing.values()), deadline + _SLACK)
         waiting.update((name, sent) for name, sent in zip(ids, outgoing.items(), strict=True) if name)
-        while waiting and (left := end - time.monotonic()) > 0:
-            for reply in engine.pull(list(waiting), min(left, MAX_WAIT)):
+        while waiting and patience.left > 0:
+            for reply in engine.pull(list(waiting), min(max(patience.left, 0.0), MAX_WAIT)):
                 if reply.to not in waiting:
                     continue
                 device, sent = waiting.pop(reply.to)
-                if not secrets.compare_digest(reply.token, sent.token):
+                patience.answered()
+                # As bytes: a device may put anything into a token, and texts beyond ASCII cannot be compared this way.
+                if not secrets.compare_digest(reply.token.encode(), sent.token.encode()):
                     _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
                 elif reply.data is None or len(reply.data) > max_bytes:
                     _log.warning("device %.16s sent no reply that could be used, or one that is too long", device)
-                elif time.monotonic() < end:
+                elif patience.left > 0:
                     yield DeviceReply(device, reply.data)
     finally:
         engine.forget([sent for _, sent in waiting.values()])
@@ -213,6 +214,7 @@ class FlowerRecommender:
                     port=self.port,
                     certificate=str(self._certificates.server),
                     key=str(self._certificates.key),
+                    authority=str(self._certificates.authority),
                     max_bytes=self._max_bytes + ENVELOPE,
                     shortest_heartbeat=self._heartbeat,
                 )
@@ -224,7 +226,7 @@ class FlowerRecommender:
                 trust = ssl.create_default_context(cadata=self.authority.decode("ascii"))
                 trust.check_hostname = False  # our own child on our own machine, under a name for others
                 self._link = Link(
-                    f"{_reachable(self._host)}:{self.port}",
+                    f"127.0.0.1:{self.superlink.own_port}",
                     trust,
                     self.superlink.secret,
                     max_bytes=self._max_bytes + ENVELOPE,
@@ -250,10 +252,3 @@ class FlowerRecommender:
             except TransportError as error:
                 _log.warning("the run of the SuperLink is lost: %s", error)
                 self._give_up_link()
-
-
-def _reachable(host: str) -> str:
-    """Where a process on this machine finds who listens on ``host``."""
-    if host in ("0.0.0.0", ""):  # noqa: S104 - compared with, not bound to
-        return "127.0.0.1"
-    return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host

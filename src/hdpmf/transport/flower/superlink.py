@@ -28,6 +28,7 @@ class SuperLink:
 
     Attributes:
         port: Where it listens.
+        own_port: Where it listens for this process, on this machine.
         secret: What opens the parts that are not for devices.
 
     Raises:
@@ -45,7 +46,7 @@ class SuperLink:
             talks=True,
         )
         try:
-            self.port = self._wait_until_ready(settings)
+            self.port, self.own_port = self._wait_until_ready(settings)
         except BaseException:
             self.stop()
             raise
@@ -71,7 +72,7 @@ class SuperLink:
             except subprocess.TimeoutExpired:
                 continue
 
-    def _wait_until_ready(self, settings: SuperLinkSettings) -> int:
+    def _wait_until_ready(self, settings: SuperLinkSettings) -> tuple[int, int]:
         stdin, stdout = self._child.process.stdin, self._child.process.stdout
         if stdin is None or stdout is None:
             raise TransportError("the SuperLink has no pipes")
@@ -84,7 +85,8 @@ class SuperLink:
         line = stdout.readline() if ready else b""
         if not line:
             raise self._failed("did not start")
-        return int(json.loads(line)["port"])
+        ports = json.loads(line)
+        return int(ports["port"]), int(ports["own_port"])
 
     def _failed(self, how: str) -> TransportError:
         return TransportError(f"the SuperLink {how}: {self._child.last_words()} (log: {self._child.log})")

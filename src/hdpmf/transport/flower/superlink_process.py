@@ -14,12 +14,17 @@ import secrets
 import socket
 import sys
 import threading
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
+from hdpmf.transport.flower.doors import Listener, Visitors, many_files
 from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.flower.gate import Gate
+from hdpmf.transport.flower.signing import Doorkeeper, check_body, server_name
+
+S = TypeVar("S", bound=socket.socket)
 
 
 class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +35,7 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         port: Port to listen on; 0 for any free one.
         certificate: File with the server's certificate.
         key: File with its secret key.
+        authority: File with the certificate of the recommender's authority, by which devices name it.
         max_bytes: No request may be longer.
         shortest_heartbeat: Seconds; devices may not ask for signs of life more often.
         secret: What opens the parts that are not for devices.
@@ -39,6 +45,7 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     port: int
     certificate: str
     key: str
+    authority: str
     max_bytes: int
     shortest_heartbeat: float
     secret: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -52,9 +59,21 @@ def main() -> None:
 
         from hdpmf.transport.flower.lane import FastLane
         from hdpmf.transport.flower.link import superlink_app
-    listener = _listen(settings.host, settings.port)
+    many_files()
+    visitors = Visitors()
+    listener = _listen(Listener, settings.host, settings.port)
+    listener.visitors = visitors
+    # The recommender's own way in, which nobody else can crowd.
+    own = _listen(socket.socket, "127.0.0.1", 0)
     superlink = FastLane(superlink_app(settings.shortest_heartbeat))
-    gate = Gate(superlink, secret=settings.secret, max_bytes=settings.max_bytes)
+    gate = Gate(
+        superlink,
+        secret=settings.secret,
+        max_bytes=settings.max_bytes,
+        guard=Doorkeeper(server_name(Path(settings.authority).read_bytes()), superlink.is_enrolled),
+        check=check_body,
+        known=visitors.is_known,
+    )
     config = uvicorn.Config(
         gate,
         log_config=None,
@@ -68,21 +87,26 @@ def main() -> None:
     )
     server = uvicorn.Server(config)
     threading.Thread(target=_end_with_parent, args=(server,), name="lifeline", daemon=True).start()
-    asyncio.run(_serve(server, listener))
+    asyncio.run(_serve(server, listener, own, visitors))
 
 
-async def _serve(server: Any, listener: socket.socket) -> None:
-    running = asyncio.ensure_future(server.serve(sockets=[listener]))
+async def _serve(server: Any, listener: socket.socket, own: socket.socket, visitors: Visitors) -> None:
+    running = asyncio.ensure_future(server.serve(sockets=[listener, own]))
     while not server.started and not running.done():
         await asyncio.sleep(0.01)
     if server.started:
-        print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
-    await running
+        ports = {"port": listener.getsockname()[1], "own_port": own.getsockname()[1]}
+        print(json.dumps(ports), flush=True)
+    watching = asyncio.ensure_future(visitors.watch())
+    try:
+        await running
+    finally:
+        watching.cancel()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(kind: type[S], host: str, port: int) -> S:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = kind(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     # Answers are small and come in two pieces. Held back for the acknowledgement of the first, each costs 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A restart must not wait until the system forgets the connections of the process before.
