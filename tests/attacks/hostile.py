@@ -96,7 +96,7 @@ def terms(method: str, view: str, known: CatalogueTable, **changes: Any) -> Term
     """Terms as an attacker writes them."""
     fields: dict[str, Any] = {
         "method": method, "view": view, "epsilon": 0.5, "rounds": 1 if method in ("hdp-sum", "hdp-bit") else 4,
-        "catalogue": known_items(known).fingerprint, "users": 200, "minimum": 150,
+        "catalogue": known_items(known).fingerprint, "users": 200, "minimum": 150, "sharing": 100,
     }  # fmt: skip
     return Terms(**(fields | changes))
 

@@ -411,7 +411,7 @@ def test_join_answers_and_leaves_when_the_model_is_there(
 ) -> None:
     facts = HDPSum(rng=0).fit(WORLD).facts_
     far_too_much = Terms(method="hdp-sum", view="sums", epsilon=9.0, rounds=1, catalogue=facts.catalogue, users=100,
-                         minimum=50)  # fmt: skip
+                         minimum=50, sharing=40)  # fmt: skip
     letters = _Letters([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
     monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: letters)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority

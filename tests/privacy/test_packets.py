@@ -36,7 +36,7 @@ RUN = b"a recorded run.."
 DEVICES = 4
 POLICY = Policy(
     methods=("hdpmf", "hdpmf-paid", "hdp-sum", "hdp-bit"), allow_nominal=True, min_participants=3, min_devices=3,
-    min_neighbours=2,
+    min_neighbours=2, min_fraction="0", max_colluding="0",
 )  # fmt: skip
 TABLE = catalogue_table(ITEMS, SCALE)
 FINGERPRINT = known_items(TABLE).fingerprint
@@ -106,7 +106,7 @@ class Recorder:
 
     def terms(self, method, rounds):
         return Terms(method=method, view=self.view, epsilon=0.5, rounds=rounds, catalogue=FINGERPRINT, users=DEVICES,
-                     minimum=DEVICES, labels=method == "hdp-sum" and rounds == 2)  # fmt: skip
+                     minimum=DEVICES, sharing=DEVICES, labels=method == "hdp-sum" and rounds == 2)  # fmt: skip
 
     def train(self, method="hdpmf", mechanism="stretch", rounds=3):
         plan = Plan(

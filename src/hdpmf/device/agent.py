@@ -191,6 +191,7 @@ class DeviceAgent:
             raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
         if roster is not None and terms.users > roster.n_users:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
+        check_policy(store.policy, terms, roster)
         self._make_room()
         kind = SurveySession if method_named(terms.method).one_round else TrainingSession
         session = kind(self._setup, letter.run, self._new_state(letter.body))

@@ -11,6 +11,7 @@ import numpy as np
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.ledger import SLACK, Entry
 from hdpmf.device.policy import Policy
+from hdpmf.device.public import PinnedRoster
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError
 from hdpmf.methods import METHODS, Status, method_named
@@ -53,7 +54,7 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
     its noise. Whether, when and how it answers says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
-    check_policy(policy, terms)  # its owner may have changed it since the terms came
+    check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
     own = weights.for_ratings(ratings)
     pays = own * terms.epsilon
     able = np.ones(len(ratings), bool)
@@ -70,10 +71,12 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
     return chosen, pays[chosen]
 
 
-def check_policy(policy: Policy, terms: Terms) -> None:
+def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
     """Refuse terms that the device's owner has not agreed to."""
     try:
         policy.check(terms)
+        if roster is not None:
+            policy.check_roster(terms, roster.users)
     except PrivacyError as error:
         raise DeclinedError("policy", str(error)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,17 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_total: Most that all ratings of one user may spend together, ever; None sets no limit.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         max_rounds: Rounds of a run.
-        min_participants: Users whose noise is in every sum.
+        min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would only ask whether
+            this device is there.
+        min_participants: Users that every sum is over.
         min_devices: Devices that a sum is over.
         min_raters: Items with fewer raters are left out by this device.
         threshold_fraction: More than this part of a device's neighbours must survive a secure sum, as ``"2/3"``.
         min_neighbours: Neighbours in a secure sum.
+        min_fraction: Part of the pinned roster that every sum is over, as ``"1/10"``.
+        max_colluding: Part of the pinned roster that may work for the recommender: without their shares, too, there
+            is enough noise in every sum.
+        max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
     """
 
     methods: tuple[str, ...] = ("hdp-sum", "hdp-bit", "hdpmf-paid")
@@ -46,18 +53,22 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     epsilon: float = 1.0
     max_total: float | None = None
     max_epsilon_per_run: float | None = None
+    min_epsilon_per_run: float = 0.001
     max_rounds: int = 200
     min_participants: int = 16
     min_devices: int = 16
     min_raters: int = 1
     threshold_fraction: str = "2/3"
     min_neighbours: int = 64
+    min_fraction: str = "1/10"
+    max_colluding: str = "1/20"
+    max_credit: int = 1
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.methods if name not in federated()]
         if unknown:
             raise ConfigError(f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}")
-        for name in ("epsilon", "max_total", "max_epsilon_per_run"):
+        for name in ("epsilon", "max_total", "max_epsilon_per_run", "min_epsilon_per_run"):
             number = getattr(self, name)
             if number is not None and not (math.isfinite(number) and number > 0):
                 raise ConfigError(f"policy: {name} must be a positive number")
@@ -67,19 +78,26 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_devices", 2),
             ("min_raters", 1),
             ("min_neighbours", 1),
+            ("max_credit", 1),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"policy: {name} must be {least} or more")
         if not Fraction(1, 2) <= self.fraction < 1:
             raise ConfigError("policy: threshold_fraction must be from 1/2 to less than 1, as '2/3'")
+        for name in ("min_fraction", "max_colluding"):
+            if not 0 <= self._fraction(name) < 1:
+                raise ConfigError(f"policy: {name} must be from 0 to less than 1, as '1/10'")
+
+    def _fraction(self, name: str) -> Fraction:
+        try:
+            return Fraction(getattr(self, name))
+        except (ValueError, ZeroDivisionError):
+            raise ConfigError(f"policy: {name} must be a fraction, as '2/3'") from None
 
     @property
     def fraction(self) -> Fraction:
         """``threshold_fraction`` as a number."""
-        try:
-            return Fraction(self.threshold_fraction)
-        except (ValueError, ZeroDivisionError):
-            raise ConfigError("policy: threshold_fraction must be a fraction, as '2/3'") from None
+        return self._fraction("threshold_fraction")
 
     @property
     def epsilon_per_run(self) -> float:
@@ -105,9 +123,44 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise PrivacyError(
                 f"the run asks for epsilon {terms.epsilon:g}; the policy allows {self.epsilon_per_run:g}"
             )
+        if worth == "proved" and terms.epsilon < self.min_epsilon_per_run:
+            raise PrivacyError(
+                f"the run asks for epsilon {terms.epsilon:g}, from which nothing is learnt; the policy asks for "
+                f"{self.min_epsilon_per_run:g} or more"
+            )
         if terms.view == "sums" and terms.minimum < self.min_participants:
             raise PrivacyError(
                 f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_participants}"
+            )
+
+    def check_roster(self, terms: Terms, users: Sequence[int]) -> None:
+        """Raise PrivacyError if sums of a run could be over too few of a roster, or its noise made by too few.
+
+        The recommender chooses who is in a sum, so that everything is counted against the roster: every colluding
+        device of it may be there, those that count for most users first.
+
+        Args:
+            terms: What a run asks for.
+            users: Users behind each device of the pinned roster.
+        """
+        if terms.view != "sums":
+            return
+        if terms.credit > self.max_credit:
+            raise PrivacyError(
+                f"the run counts {terms.credit} users on one device; the policy allows {self.max_credit}"
+            )
+        credits = sorted((min(one, terms.credit) for one in users), reverse=True)
+        least = self._fraction("min_fraction") * sum(credits)
+        if terms.minimum < least:
+            raise PrivacyError(
+                f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_fraction} of the "
+                f"roster, which is {math.ceil(least)}"
+            )
+        colluding = sum(credits[: math.ceil(self._fraction("max_colluding") * len(credits))])
+        if terms.sharing > terms.minimum - colluding:
+            raise PrivacyError(
+                f"the run's noise is made of {terms.sharing} users' shares; of {terms.minimum} in a sum {colluding} "
+                f"may tell theirs (max_colluding = {self.max_colluding} of the roster)"
             )
 
     def sum_policy(self) -> SumPolicy:
@@ -118,6 +171,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             min_survivors=self.min_devices,
             min_neighbours=self.min_neighbours,
             threshold_fraction=self.fraction,
+            max_colluding=self._fraction("max_colluding"),
+            min_fraction=self._fraction("min_fraction"),
         )
 
     def to_toml(self) -> str:
@@ -151,12 +206,16 @@ _MEANINGS = {
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs together.",
     "max_total": "Most that all ratings of one user may spend together, ever.",
     "max_epsilon_per_run": "Most epsilon that one run may ask for.",
+    "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this device is there.",
     "max_rounds": "Most rounds of a run.",
-    "min_participants": "Users, at least, whose noise is in every sum.",
+    "min_participants": "Users, at least, that every sum is over.",
     "min_devices": "Devices, at least, that a sum is over.",
     "min_raters": "Items with fewer raters are left out by this device.",
     "threshold_fraction": "More than this part of a device's neighbours must survive a secure sum.",
     "min_neighbours": "Neighbours of a device in a secure sum, at least (or everyone).",
+    "min_fraction": "Part of the roster, at least, that every sum is over.",
+    "max_colluding": "Part of the roster that may work for the recommender; noise is enough without theirs.",
+    "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import SecureSumError
+from hdpmf.protocol import Terms
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.secure_sum import SecureSumClient, decode_to_device
 from hdpmf.secure_sum.graph import read_bitmap
@@ -28,13 +29,13 @@ class SumOfJob:
         number: The job.
         numbers: What goes into the sum (int64); gone when it is in.
         layout: The words of the job, by the number of participants.
-        users: Users, at least, that the sum must be over.
+        terms: What was agreed on: how many users the sum must be over, and for how many a device counts.
     """
 
     number: int
     numbers: np.ndarray | None
     layout: Callable[[int], SumLayout]
-    users: int
+    terms: Terms
     _client: SecureSumClient | None = None
     _last: tuple[int, bytes] | None = None
 
@@ -73,10 +74,11 @@ class SumOfJob:
         places = read_bitmap(plan.participants)
         if len(places) and int(places[-1]) < len(pinned):
             # Whoever survives, there are so many devices; these could be the smallest.
-            users = np.sort(np.array(pinned.users)[places])
-            if int(users[: plan.minimum].sum()) < self.users:
+            credit = np.sort(np.minimum(np.array(pinned.users)[places], self.terms.credit))
+            if int(credit[: plan.minimum].sum()) < self.terms.minimum:
                 raise SecureSumError(
-                    f"refused: {plan.minimum} devices may have fewer than the {self.users} users that were agreed on"
+                    f"refused: {plan.minimum} devices may count for fewer than the {self.terms.minimum} users that "
+                    "were agreed on"
                 )
         words = self.layout(plan.n_participants).encode(self.numbers)
         return SecureSumClient(store.identity, pinned.roster, words, store.policy.sum_policy())

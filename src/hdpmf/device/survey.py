@@ -106,7 +106,7 @@ class SurveySession(Session):
             setup.noise,
             epsilon=terms.epsilon,
             catalogue=terms.catalogue,
-            n_users=self._store.users,
+            n_users=min(self._store.users, terms.credit),
             simulation=setup.simulation,
         )
         shard.accept(survey)
@@ -128,7 +128,7 @@ class SurveySession(Session):
 
     def _wait(self, number: int, numbers: np.ndarray, layout: Callable[[int], SumLayout]) -> Message:
         """What is under no mask never leaves: the numbers wait here for a secure sum."""
-        self.sum = SumOfJob(number, numbers, layout, self.agreed().minimum)
+        self.sum = SumOfJob(number, numbers, layout, self.agreed())
         return compose(Ready, number=number)
 
     def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
@@ -161,8 +161,7 @@ def _check(survey: Survey, terms: Terms) -> None:
         raise ProtocolError(f"refused: labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}")
     if survey.epsilon != terms.epsilon:
         raise ProtocolError("refused: the survey's epsilon is not that of the terms")
-    if terms.view == "sums" and survey.contributors > terms.minimum:
+    if terms.view == "sums" and survey.contributors > terms.sharing:
         raise ProtocolError(
-            f"refused: the survey counts on {survey.contributors} users' noise, and a sum may be over "
-            f"{terms.minimum} of them"
+            f"refused: the survey counts on {survey.contributors} users' noise, the terms on {terms.sharing}"
         )

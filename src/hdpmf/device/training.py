@@ -219,9 +219,9 @@ class TrainingSession(Session):
             setup.noise,
             self.state.seed,
             setup.workers,
-            n_users=self._store.users,
+            n_users=min(self._store.users, terms.credit),
             everyone=terms.users,
-            sharing=terms.minimum,
+            sharing=terms.sharing,
             min_raters=self._store.policy.min_raters,
             simulation=setup.simulation,
         )
@@ -254,7 +254,7 @@ class TrainingSession(Session):
     def _ready(self, number: int, numbers: np.ndarray) -> Ready:
         plan = self._plan()
         layout = counts_layout if number == 0 else gradients_layout
-        self.sum = SumOfJob(number, numbers, lambda n: layout(plan, n), self.agreed().minimum)
+        self.sum = SumOfJob(number, numbers, lambda n: layout(plan, n), self.agreed())
         return compose(Ready, number=number)
 
     def _plan(self) -> Plan:

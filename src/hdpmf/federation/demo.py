@@ -182,6 +182,8 @@ def _policy(settings: RunSettings, devices: int) -> Policy:
         max_rounds=settings.rounds,
         min_participants=2,
         min_devices=max(2, min(16, devices // 2)),
+        max_colluding=str(settings.max_colluding),
+        max_credit=settings.credit,
     )
 
 

@@ -200,6 +200,10 @@ def _lenient_policy(settings: RunSettings) -> str:
         min_devices=2,
         min_neighbours=1,
         threshold_fraction="1/2",
+        min_fraction="0",
+        max_colluding=str(settings.max_colluding),
+        max_credit=settings.credit,
+        min_epsilon_per_run=min(settings.epsilon, 0.001),
     ).to_toml()
 
 

@@ -111,7 +111,9 @@ class Terms(_Message, frozen=True):
         rounds: How often a device is asked for numbers (1 for the one-round designs, 2 for hdp-sum by taste labels).
         catalogue: Fingerprint of the item table.
         users: Users whom the recommender expects to take part.
-        minimum: Users, at least, whose noise is in every sum (for ``sums``); without so many there is no sum.
+        minimum: Users, at least, that every sum is over (for ``sums``); without so many there is no sum.
+        sharing: Of these, users whose shares make the whole noise. The others' may be told to the recommender.
+        credit: Users, at most, that one device counts for, however many it speaks for: a machine is one party.
         labels: The run is by taste labels.
     """
 
@@ -122,9 +124,12 @@ class Terms(_Message, frozen=True):
     catalogue: str
     users: int
     minimum: int
+    sharing: int
+    credit: int = 1
     labels: bool = False
 
     def _check(self) -> None:
+        self._require(1 <= self.sharing <= self.minimum and self.credit >= 1, "sharing must be from 1 to minimum")
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")

@@ -99,7 +99,7 @@ def coding_of(survey: Survey) -> Coding:
 
 
 def facts_from_sums(
-    survey: Survey, contributions: Sequence[SumContribution], features: np.ndarray | None, n_sums: int = 1
+    survey: Survey, contributions: Sequence[SumContribution], features: np.ndarray | None, n_sums: float = 1
 ) -> ItemFacts:
     """Item facts from secure sums.
 
@@ -108,7 +108,7 @@ def facts_from_sums(
         contributions: The answers.
         features: Public features of the items, one row each, or None.
         n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
-            number where each is a sum over a cohort of its own.
+            number where each is a sum over a cohort of its own, and more where more users added a share than make it.
     """
     observed = add_up(survey, contributions)
     # The sum of several Laplace noises counts as one of the same variance.

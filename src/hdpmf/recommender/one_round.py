@@ -128,7 +128,7 @@ class OneRoundRecommender:
         """Go on with a grouping that was made before."""
         self._counted, self._grouping = counted, grouping
 
-    def facts(self, answers: Sequence[Answer], n_sums: int = 1) -> ItemFacts:
+    def facts(self, answers: Sequence[Answer], n_sums: float = 1) -> ItemFacts:
         """Item facts from the answers.
 
         Args:

@@ -72,7 +72,9 @@ class FederatedRun:
     @property
     def terms(self) -> Terms:
         """What devices agree to."""
-        return self.settings.terms(self.known.fingerprint, self.enrolled.count_users(self.cohort))
+        users = self.enrolled.users
+        asked = [users[device] for device in self.cohort]
+        return self.settings.terms(self.known.fingerprint, users.values(), asked)
 
     def save(self) -> None:
         """Keep how far the run is."""
@@ -84,8 +86,8 @@ class FederatedRun:
         self.log(words)
 
     def enough(self, devices: Collection[str]) -> bool:
-        """Whether these devices speak for the smallest number of users allowed."""
-        return self.enrolled.count_users(devices) >= self.settings.minimum
+        """Whether these devices count for the smallest number of users allowed."""
+        return self.settings.counted(self.enrolled.users[device] for device in devices) >= self.settings.minimum
 
     def gather(self) -> None:
         """Find devices that agree to the terms, until all have been asked or the time is over."""

@@ -142,7 +142,8 @@ class Service:
         cohort = [card.identity for card in enrolled.cards if card.identity not in answered]
         if not cohort:
             raise FederationError("every enrolled device has answered already; enrol new devices first")
-        settings.terms("-", enrolled.count_users(cohort))  # refuses a minimum that can never be reached
+        asked = [enrolled.users[device] for device in cohort]
+        settings.terms("-", enrolled.users.values(), asked)  # refuses a minimum that can never be reached
         run = secrets.token_bytes(RUN_BYTES)
         self.folder.begin_run(
             run,

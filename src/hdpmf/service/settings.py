@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         method: As on the command line.
         view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices.
         minimum: Users, at least, whose numbers are in every round.
+        credit: Users, at most, that one device counts for.
+        max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum`` makes the noise.
         epsilon: The largest budget of a rating.
         rounds: T; the one-round designs have 1, or 2 with taste labels.
         factors: K.
@@ -42,6 +45,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     method: str
     view: View
     minimum: int
+    credit: int = 1
+    max_colluding: float = 0.05
     epsilon: float = 1.0
     rounds: int = 100
     factors: int = 10
@@ -62,6 +67,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         method = self.kind
         if self.view not in method.views:
             raise ConfigError(f"{self.method} is made for the view {' or '.join(method.views)!r}, not {self.view!r}")
+        if not (0 <= self.max_colluding < 1 and self.credit >= 1):
+            raise ConfigError("max_colluding is a part of the roster, and a device counts for at least one user")
         if self.minimum < 1:
             raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
         if self.labels is not None:
@@ -119,16 +126,39 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """How ratings enter training; what differs between the methods of the paper."""
         return mechanism_of(self.kind, self.threshold)
 
-    def terms(self, catalogue: str, users: int) -> Terms:
+    def counted(self, users: Iterable[int]) -> int:
+        """Users that devices count for: in sums, where each adds noise, no machine for more than ``credit``."""
+        return sum(users) if self.view == "messages" else sum(min(one, self.credit) for one in users)
+
+    def sharing(self, users: Collection[int]) -> int:
+        """Users whose shares make the whole noise: the smallest sum less the largest devices that may collude.
+
+        Args:
+            users: Users behind each device of the roster.
+        """
+        if self.view != "sums":
+            return self.minimum
+        credits = sorted((min(one, self.credit) for one in users), reverse=True)
+        left = self.minimum - sum(credits[: math.ceil(self.max_colluding * len(credits) - 1e-9)])
+        if left < 1:
+            raise ConfigError(
+                f"a sum over {self.minimum} users leaves nobody to make the noise where {self.max_colluding:g} of "
+                f"{len(credits)} devices may collude; raise the minimum"
+            )
+        return left
+
+    def terms(self, catalogue: str, users: Collection[int], asked: Collection[int] | None = None) -> Terms:
         """What devices agree to.
 
         Args:
             catalogue: Fingerprint of the items.
-            users: Users who are asked.
+            users: Users behind each device of the roster.
+            asked: Users behind each device that is asked; everyone's where not given.
         """
-        if self.minimum > users:
+        reached = self.counted(users if asked is None else asked)
+        if self.minimum > reached:
             raise ConfigError(
-                f"the run needs {self.minimum} users and {users} are asked; enrol more devices or lower the minimum"
+                f"the run needs {self.minimum} users and {reached} are asked; enrol more devices or lower the minimum"
             )
         return Terms(
             method=self.method,
@@ -136,8 +166,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             epsilon=self.epsilon,
             rounds=self.rounds,
             catalogue=catalogue,
-            users=users,
+            users=sum(users if asked is None else asked),
             minimum=self.minimum,
+            sharing=self.sharing(users),
+            credit=self.credit,
             labels=self.labels is not None,
         )
 
@@ -157,8 +189,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             fresh_noise=True,
         )
 
-    def survey(self, known: KnownItems) -> Survey:
-        """What is asked, for the one-round designs. Noise is divided among the smallest number of users allowed."""
+    def survey(self, known: KnownItems, sharing: int | None = None) -> Survey:
+        """What is asked, for the one-round designs. Noise is divided among ``sharing`` users."""
         if self.labels is not None and known.features is None:
             raise ConfigError("labels are drawn by a public score of item features; this catalogue's items have none")
         return make_survey(
@@ -167,7 +199,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             known.scale,
             n_items=len(known.items),
             catalogue=known.fingerprint,
-            contributors=self.minimum,
+            contributors=self.minimum if sharing is None else sharing,
             coding=self.coding,
             labels=self.labels is not None,
         )

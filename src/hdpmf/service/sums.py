@@ -207,7 +207,8 @@ def _propose(run: FederatedRun, devices: Collection[str], layout: Callable[[int]
     """A plan under which any sum that comes about is over enough users."""
     enrolled = run.enrolled
     n = len(devices)
-    needed = devices_needed([enrolled.users[device] for device in devices], run.settings.minimum)
+    credits = [min(enrolled.users[device], run.settings.credit) for device in devices]
+    needed = devices_needed(credits, run.settings.minimum)
     if needed is None or n < 3:
         raise SumBrokenOffError(f"{n} devices are too few for a secure sum", spent=False)
     words = layout(n)

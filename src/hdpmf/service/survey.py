@@ -46,7 +46,7 @@ class SurveyRun:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
-        self.survey: Survey = settings.survey(run.known)
+        self.survey: Survey = settings.survey(run.known, settings.sharing(run.enrolled.users.values()))
         self._recommender = OneRoundRecommender(
             self.survey, run.known.features, score=settings.labels, n_patterns=settings.patterns
         )
@@ -64,12 +64,20 @@ class SurveyRun:
         if self.survey.labels:
             self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
         # Every secure sum comes with noise of its own.
-        facts = self._recommender.facts([*self._earlier, answer], n_sums=1 + len(self._earlier))
+        n_sums = max(self._surplus(), 1.0) * (1 + len(self._earlier))
+        facts = self._recommender.facts([*self._earlier, answer], n_sums=n_sums)
         facts = msgspec.structs.replace(facts, prior=run.settings.prior)
         if checkpoint.stage == "deliver":
             run.stage("handing out the item facts")
             run.deliver(checkpoint.agreed, facts_number(facts), facts)
         return answer, facts
+
+    def _surplus(self) -> float:
+        """How many times the whole noise is in the sum: everybody adds a share, and some of them make it already."""
+        if self.survey.design == "L" or self.survey.labels:
+            return 1.0
+        run, users = self._run, self._run.enrolled.users
+        return run.settings.counted(users[device] for device in run.checkpoint.members) / self.survey.contributors
 
     def _count(self) -> None:
         """With taste labels, first: how much weight items have, and by that how devices draw their labels."""

@@ -58,6 +58,10 @@ OPEN = Policy(
     min_participants=3,
     min_devices=3,
     min_neighbours=2,
+    min_fraction="0",
+    max_colluding="0",
+    max_credit=100,
+    min_epsilon_per_run=1e-9,
 )
 MECHANISMS = {
     "mf": "none", "dpmf": "uniform", "pdpmf": "sample", "hdpmf": "stretch", "hdpmf-w": "weight", "hdpmf-r": "stretch",
@@ -149,9 +153,10 @@ def terms_for(method: str = "hdpmf", view: str = "messages", **changes: Any) -> 
     one_round = method in ("hdp-sum", "hdp-bit")
     fields = {
         "method": method, "view": view, "epsilon": 0.5, "rounds": 1 if one_round else ROUNDS,
-        "catalogue": KNOWN.fingerprint, "users": WORLD.n_users, "minimum": WORLD.n_users,
+        "catalogue": KNOWN.fingerprint, "users": WORLD.n_users, "minimum": WORLD.n_users, "credit": WORLD.n_users,
     }  # fmt: skip
-    return Terms(**(fields | changes))
+    fields |= changes
+    return Terms(**({"sharing": fields["minimum"]} | fields))
 
 
 def plan_for(method: str = "hdpmf", **changes: Any) -> Plan:

@@ -20,8 +20,8 @@ STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
 
 def _terms(**fields: Any) -> Terms:
     given = {"method": "hdp-sum", "view": "sums", "epsilon": 1.0, "rounds": 1, "catalogue": "f", "users": 100,
-             "minimum": 50}  # fmt: skip
-    return Terms(**(given | fields))
+             "minimum": 50} | fields  # fmt: skip
+    return Terms(**({"sharing": given["minimum"]} | given))
 
 
 @pytest.mark.parametrize("view", get_args(View))

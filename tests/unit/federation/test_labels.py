@@ -41,11 +41,13 @@ SCORE = {name: (-1.0) ** place for place, name in enumerate(FEATURES.names)} | {
 EPSILON = 8.0  # so that a small world has heads
 DEVICES = 6
 POLICY = Policy(
-    epsilon=EPSILON, min_participants=2, min_devices=2, min_neighbours=1, threshold_fraction="1/2", max_rounds=2
-)
+    epsilon=EPSILON, min_participants=2, min_devices=2, min_neighbours=1, threshold_fraction="1/2", max_rounds=2,
+    max_colluding="0", max_credit=10,
+)  # fmt: skip
 SETTINGS = RunSettings(
-    method="hdp-sum", view="sums", minimum=30, rounds=2, epsilon=EPSILON, labels=SCORE, prior="films-100k"
-)
+    method="hdp-sum", view="sums", minimum=30, rounds=2, epsilon=EPSILON, labels=SCORE, prior="films-100k",
+    credit=10, max_colluding=0.0,
+)  # fmt: skip
 
 
 class Silent:
@@ -272,7 +274,9 @@ def test_answers_by_labels_are_not_put_together_with_a_later_cohorts(tmp_path: P
     with pytest.raises(FederationError, match="not put together"):
         town.service.begin(SETTINGS)
     # Nor taken for those of a run without labels.
-    plain = RunSettings(method="hdp-sum", view="sums", minimum=30, rounds=1, epsilon=EPSILON)
+    plain = RunSettings(
+        method="hdp-sum", view="sums", minimum=30, rounds=1, epsilon=EPSILON, credit=10, max_colluding=0.0
+    )
     assert len(town.folder.record(town.service.begin(plain)).cohort) == DEVICES
 
 
@@ -319,7 +323,7 @@ def test_a_simulation_by_labels_is_as_accurate_as_the_librarys() -> None:
     assert shipped.labels is not None
     settings = RunSettings(
         method="hdp-sum", view="sums", minimum=150, rounds=2, epsilon=4.0, labels=shipped.labels.score,
-        prior="films-100k",
+        prior="films-100k", credit=25, max_colluding=0.0,
     )  # fmt: skip
     found = simulate(train, settings, test=test, devices=6)
     library = HDPSum(4.0, labels=True, prior="films-100k", rng=0).fit(train)

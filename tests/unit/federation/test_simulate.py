@@ -47,7 +47,7 @@ def as_on_devices(ratings: Ratings) -> Ratings:
     ],
 )
 def test_without_noise_the_factors_are_the_librarys(view: Any, devices: int, processes: int) -> None:
-    settings = RunSettings(method="mf", view=view, minimum=24, rounds=4, factors=3)
+    settings = RunSettings(method="mf", view=view, minimum=24, rounds=4, factors=3, credit=24, max_colluding=0.0)
     found = simulate(WORLD, settings, devices=devices, processes=processes)
     library = make_model("mf", n_factors=3, epochs=4, rng=0).fit(as_on_devices(WORLD))
     final = found.outcome.model.numbers
@@ -62,7 +62,7 @@ def test_without_noise_the_factors_are_the_librarys(view: Any, devices: int, pro
 
 @pytest.mark.parametrize(("method", "view"), [("hdp-sum", "sums"), ("hdp-bit", "messages")])
 def test_one_round_designs_are_measured_as_the_librarys(method: Any, view: Any) -> None:
-    settings = RunSettings(method=method, view=view, minimum=120, rounds=1, epsilon=2.0)
+    settings = RunSettings(method=method, view=view, minimum=120, rounds=1, epsilon=2.0, credit=20, max_colluding=0.0)
     train, test = synthetic_world(120, 60, 4_000, rng=3).hold_out(3, rng=0)
     found = simulate(train, settings, test=test, devices=6)
     library = make_model(method, epsilon=2.0, rng=0).fit(train)

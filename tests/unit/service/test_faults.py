@@ -68,7 +68,7 @@ def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
 def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
     make_world: Callable[..., Any], tmp_path: Path, view: Any, step: int
 ) -> None:
-    settings = RunSettings(method="mf", view=view, minimum=8, rounds=3, factors=3)
+    settings = RunSettings(method="mf", view=view, minimum=8, rounds=3, factors=3, credit=2)
     point, last = 0, False
     model = None
     while not last:

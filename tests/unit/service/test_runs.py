@@ -46,7 +46,7 @@ def library_factors(world: Any, **params: Any) -> np.ndarray:
 def test_without_noise_the_factors_are_the_librarys_in_any_partition(
     make_world: Callable[..., Any], view: Any, sizes: list[int]
 ) -> None:
-    settings = RunSettings(method="mf", view=view, minimum=24, rounds=8, factors=4)
+    settings = RunSettings(method="mf", view=view, minimum=24, rounds=8, factors=4, credit=18, max_colluding=0.0)
     world = make_world(settings, sizes)
     final = run(world).model.numbers
     assert isinstance(final, Round)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,8 +52,8 @@ def demo(
         raise ConfigError(f"{keep} is not empty; give --keep a new folder")
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
-    users = train.n_users
-    settings = run_options.settings(method, options, users, int(SHARE * users), usual_rounds=_ROUNDS)
+    users = min(train.n_users, devices * run_options.credit) if run_options.view(method) == "sums" else train.n_users
+    settings = run_options.settings(method, options, users, math.ceil(SHARE * users), usual_rounds=_ROUNDS)
     weights = PrivacySpec().draw(train, rng=seed)
     with _place(keep) as folder, progress_bar("training", settings.rounds) as advance:
 

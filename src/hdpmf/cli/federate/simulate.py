@@ -61,6 +61,8 @@ def simulate(
         training, held_out = _sampled(training, held_out, crowd.sample, seed)
     weights = wishes.draw(training, seed)
     users = training.n_users
+    if crowd.devices is not None and run_options.view(method) == "sums":
+        users = min(users, crowd.devices * run_options.credit)
     settings = run_options.settings(method, options, users, users if minimum is None else minimum)
     metrics = Metrics()
     with watch(metrics, lines=not json) as log:

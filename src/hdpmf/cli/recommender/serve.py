@@ -68,7 +68,7 @@ def serve(
         return
     settings = None
     if unfinished is None:
-        settings = run_options.settings(method, options, _askable_users(place.enrolled), minimum)
+        settings = run_options.settings(method, options, _askable(place.enrolled, run_options.view(method)), minimum)
     else:
         note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
     port, host = serving.metrics_port, serving.metrics_host
@@ -115,10 +115,10 @@ def _transport(place: ServiceFolder) -> Iterator[FlowerRecommender]:
         yield transport
 
 
-def _askable_users(enrolled: Enrolled) -> int:
+def _askable(enrolled: Enrolled, view: str) -> int:
     if len(enrolled) == 0:
         raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
-    return enrolled.count_users(enrolled.users)
+    return len(enrolled) if view == "sums" else enrolled.count_users(enrolled.users)
 
 
 def _say_given_up(run: bytes, json: bool) -> None:

@@ -32,7 +32,7 @@ Minimum = Annotated[
     privacy_option(
         "--minimum",
         metavar="N",
-        help="Users, at least, in every round. The noise of hdp-sum is divided among so many.",
+        help="Users, at least, in every round; in a secure sum a device counts for --credit of them.",
         show_default="three quarters",
     ),
 ]
@@ -71,6 +71,26 @@ class RunOptions:
             show_default=f"sums, but for {_by_messages()}",
         ),
     ] = None
+    colluding: Annotated[
+        float,
+        privacy_option(
+            "--colluding",
+            metavar="PART",
+            help="Part of the roster that may know each other's noise; the rest of --minimum makes it.",
+        ),
+    ] = 0.05
+    credit: Annotated[
+        int,
+        privacy_option(
+            "--credit", metavar="N", help="Users, at most, that one device counts for in a secure sum.", min=1
+        ),
+    ] = 1
+
+    def view(self, method: str) -> str:
+        """What the recommender sees."""
+        if self.secure_sum is None:
+            return next(iter(method_named(method).views), "messages")
+        return "sums" if self.secure_sum else "messages"
 
     def settings(
         self,
@@ -85,7 +105,7 @@ class RunOptions:
         Args:
             method: Its name.
             options: What was given of its options.
-            users: Who can be asked.
+            users: Users who can be asked; in secure sums, devices.
             minimum: Users, at least, in every round.
             usual_rounds: Rounds of training where none are given and the method has no number of its own.
         """
@@ -105,9 +125,11 @@ class RunOptions:
             rounds = known.form(labels).rounds or 1
         return RunSettings(
             method=method,
-            view=known.views[0] if self.secure_sum is None else "sums" if self.secure_sum else "messages",
+            view=self.view(method),  # type: ignore[arg-type]  # checked there
             minimum=max(1, int(SHARE * users)) if minimum is None else minimum,
             rounds=rounds,
+            max_colluding=self.colluding,
+            credit=self.credit,
             labels=_score(prior) if labels else None,
             prior=prior,
             **given,
