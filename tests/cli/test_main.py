@@ -85,12 +85,10 @@ def test_every_error_of_ours_ends_with_its_own_code(
     result = call("evaluate", "mf", "--data", "synthetic", "--json")
     assert result.code == kind.exit_code
     assert result.err == "error: first line second  [31mline\n"
-    assert result.json == {
-        "error": {
-            "type": kind.__name__,
-            "message": "first line second  [31mline",
-            "exit_code": kind.exit_code,
-        }
+    assert result.json["error"] == {
+        "type": kind.__name__,
+        "message": "first line second  [31mline",
+        "exit_code": kind.exit_code,
     }
 
 

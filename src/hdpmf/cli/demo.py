@@ -14,7 +14,6 @@ from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import (
     claim_fields,
     claim_sentence,
-    hdpmf_version,
     item_fields,
     print_json,
     print_lines,
@@ -86,7 +85,6 @@ def demo(
                 },
                 "plot": str(plot),
                 "seconds": seconds,
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

@@ -132,7 +132,7 @@ def run(
     with progress_bar(f"auditing {method}, {view}") as advance:
         result = run_audit(audit, world, advance)
     if json:
-        print_json({**result.as_dict(), "hdpmf_version": hdpmf_version()})
+        print_json(result.as_dict())
         return
     _print_result(result)
 
@@ -164,7 +164,7 @@ def attack(
         result = attacks.run(name, settings, trial.world(), users=users, runs=runs, progress=advance)
     fields = {"attack": name, "method": method, **asdict(result), **asdict(settings), "data": trial.data}
     if json:
-        print_json({**fields, "hdpmf_version": hdpmf_version()})
+        print_json(fields)
         return
     print_lines(*attacks.in_words(result))
 

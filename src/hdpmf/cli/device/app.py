@@ -16,7 +16,7 @@ from hdpmf.cli.device.store import StoreOptions, User, new_passphrase
 from hdpmf.cli.shared.files import read_text
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, item_fields, note, print_items, print_json, print_lines
+from hdpmf.cli.shared.output import item_fields, note, print_items, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 app = typer.Typer(
@@ -83,7 +83,6 @@ def init(
                 "identity": shown.identity,
                 "users": users,
                 "encrypted": encrypted,
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return
@@ -117,7 +116,7 @@ def recommend(
     run, method = ("", "") if model is None else (model.run, model.method)
     if json:
         items = item_fields(recommended)
-        print_json({"user": user, "method": method, "run": run, "items": items, "hdpmf_version": hdpmf_version()})
+        print_json({"user": user, "method": method, "run": run, "items": items})
         return
     print_items(recommended)
     note(f"From the model of run {run[:8]} ({method}) and your own ratings, on this device; nothing was sent.")
@@ -146,7 +145,7 @@ def policy(
             store.set_policy(wanted)
         agreed = store.policy
     if json:
-        print_json({"policy": msgspec.to_builtins(agreed), "hdpmf_version": hdpmf_version()})
+        print_json({"policy": msgspec.to_builtins(agreed)})
         return
     print_lines(*agreed.to_toml().splitlines())
 

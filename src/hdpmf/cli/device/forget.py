@@ -10,7 +10,7 @@ import typer
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines
+from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 _LEDGER_STAYS = (
@@ -52,7 +52,6 @@ def forget(
         else:
             store.forget(ratings=ratings, model=model)
     if json:
-        print_json({"store": str(target.path), "forgotten": what, "ledger_kept": not everything,
-                    "hdpmf_version": hdpmf_version()})  # fmt: skip
+        print_json({"store": str(target.path), "forgotten": what, "ledger_kept": not everything})  # fmt: skip
         return
     print_lines(f"Forgotten: {what}.")

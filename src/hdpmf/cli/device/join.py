@@ -17,7 +17,7 @@ from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import clean, hdpmf_version, note, print_json, print_lines
+from hdpmf.cli.shared.output import clean, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def join(
         entries = len(store.ledger.entries())
     if json:
         facts = {"address": where, "letters": letters, "runs": runs, "ledger_entries": entries}
-        print_json({**facts, "hdpmf_version": hdpmf_version()})
+        print_json(facts)
         return
     print_lines(
         f"Answered {letters} letters; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",

@@ -13,7 +13,7 @@ from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.privacy.page import percent
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_paragraph, print_table
+from hdpmf.cli.shared.output import print_json, print_lines, print_paragraph, print_table
 from hdpmf.methods import method_named
 from hdpmf.methods.words import MEANING
 
@@ -81,7 +81,6 @@ def ledger(
                 "spent_total": total if math.isfinite(total) else None,
                 "unprotected": math.isinf(total),
                 "budget_per_rating": epsilon,
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

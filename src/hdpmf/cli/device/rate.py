@@ -10,7 +10,7 @@ import typer
 from hdpmf.cli.device.store import StoreOptions, User
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Columns, Json, Scale
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def rate(
             else:
                 said = _change(store, item, value, user, weight, remove)
             if json:
-                print_json({**said, "ratings": store.n_ratings, "hdpmf_version": hdpmf_version()})
+                print_json({**said, "ratings": store.n_ratings})
             else:
                 print_lines(f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent.")
 
@@ -120,7 +120,7 @@ def _list(store: DeviceStore, json: bool) -> None:
             }
             for record in records
         ]
-        print_json({"ratings": items, "hdpmf_version": hdpmf_version()})
+        print_json({"ratings": items})
         return
     rows = [
         (record.user, record.item, f"{record.value:g}", f"{record.weight:.3g}", titles.get(record.item, ""))
@@ -137,7 +137,7 @@ def _search(store: DeviceStore, text: str, json: bool) -> None:
     found = [(item, title) for item, title in titles.items() if wanted in title.casefold()]
     if json:
         items = [{"item": item, "title": title} for item, title in found]
-        print_json({"items": items, "hdpmf_version": hdpmf_version()})
+        print_json({"items": items})
         return
     print_table(("item", "title"), found[:_MOST_FOUND])
     if len(found) > _MOST_FOUND:

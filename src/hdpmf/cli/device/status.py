@@ -11,7 +11,7 @@ import typer
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines
+from hdpmf.cli.shared.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from hdpmf.device.store import DeviceStore
@@ -34,7 +34,7 @@ def status(
             write_card(card_of(store), card)
         facts = _facts(store)
     if json:
-        print_json({"store": str(target.path), **facts, "hdpmf_version": hdpmf_version()})
+        print_json({"store": str(target.path), **facts})
         return
     print_lines(*_words(target.path, facts))
 

@@ -9,7 +9,7 @@ import typer
 
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.cli.shared.reporting import Out, Results, print_written
 from hdpmf.cli.shared.running import (
     ExecutionOptions,
@@ -56,7 +56,6 @@ def run_file(
                 "out": str(out),
                 "cells": [cell_fields(cell) for cell in cells],
                 **done_fields(done),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hdpmf.cli.shared.federation import SHARE, FederatedOptions, Method, RunOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import DatasetName, Json, Seed, data_option, run_option
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table, progress_bar
+from hdpmf.cli.shared.output import note, print_json, print_lines, print_table, progress_bar
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _place(keep: Path | None) -> Iterator[Path]:
 def _report(result: DemoResult, ratings: Ratings, keep: Path | None, json: bool) -> None:
     if json:
         kept = None if keep is None else str(keep)
-        print_json({**result.as_dict(), "data": ratings.name, "folder": kept, "hdpmf_version": hdpmf_version()})
+        print_json({**result.as_dict(), "data": ratings.name, "folder": kept})
         return
     from hdpmf.progress import size
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json, Seed, data_option, run_option
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
@@ -100,7 +100,7 @@ def _sampled(training: Ratings, held_out: Ratings, n: int, seed: int) -> tuple[R
 
 def _report(result: SimulationResult, statement: tuple[str, ...], training: Ratings, json: bool) -> None:
     if json:
-        print_json({**result.as_dict(), "data": training.name, "hdpmf_version": hdpmf_version()})
+        print_json({**result.as_dict(), "data": training.name})
         return
     from hdpmf.progress import size
 

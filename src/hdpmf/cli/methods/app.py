@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hdpmf.cli.shared.options import Json, completing
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.methods import METHODS, Method, method_named
 
 
@@ -22,7 +22,7 @@ def methods(
     """List the methods with what their epsilon is worth, or say everything about METHOD."""
     chosen = tuple(METHODS.values()) if method is None else (method_named(method),)
     if json:
-        print_json({"methods": [_fields(known) for known in chosen], "hdpmf_version": hdpmf_version()})
+        print_json({"methods": [_fields(known) for known in chosen]})
     elif markdown:
         from hdpmf.methods.table import markdown as page
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.cli.shared.method_options import ModelOptions, recorded
-from hdpmf.cli.shared.output import claim_fields, epochs_progress, hdpmf_version
+from hdpmf.cli.shared.output import claim_fields, epochs_progress
 from hdpmf.methods import method_named
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
             "n_patterns": model.facts_.patterns.shape[1],
             "labels": bool(getattr(model, "labels", False)),
         }
-    return document | {"hdpmf_version": hdpmf_version()}
+    return document
 
 
 def remarks(model: Model) -> list[str]:

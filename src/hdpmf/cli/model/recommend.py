@@ -11,7 +11,6 @@ from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import (
     claim_fields,
     claim_sentence,
-    hdpmf_version,
     item_fields,
     print_items,
     print_json,
@@ -37,7 +36,6 @@ def recommend(
                 "model": type(model).__name__,
                 "items": item_fields(found),
                 **claim_fields(model.privacy),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
 from hdpmf.cli.shared.options import Json, Method, Seed, model_option, run_option
-from hdpmf.cli.shared.output import claim_fields, claim_sentence, hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import RatingsOptions
 from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, finite, resumable
 from hdpmf.cli.shared.weights import SpecOptions
@@ -118,7 +118,6 @@ def tune(
                 "data": tuned.dataset,
                 "out": str(out),
                 **done_fields(tuned.done),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

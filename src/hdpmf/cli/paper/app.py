@@ -12,7 +12,7 @@ import typer
 from hdpmf.cli.paper.report import report
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json, complete_dataset, data_option
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
 from hdpmf.cli.shared.running import (
     ExecutionOptions,
     Jobs,
@@ -109,7 +109,6 @@ def run_paper(
                 "quick": choice.quick,
                 "experiments": {name: [cell_fields(cell) for cell in found] for name, found in cells.items()},
                 **done_fields(done),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

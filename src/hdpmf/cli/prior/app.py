@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hdpmf.cli.shared.options import DATASET_NAMES, DatasetName, Json, Seed, Threads
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, progress_bar
+from hdpmf.cli.shared.output import print_json, print_lines, progress_bar
 from hdpmf.errors import ConfigError, DatasetError, StorageError
 
 app = typer.Typer(help="Population priors: what people in general like, from public ratings.", no_args_is_help=True)
@@ -52,7 +52,7 @@ def learn(
         raise StorageError(f"could not write {out}: {error.strerror}") from error
     facts = {"name": prior.name, "out": str(out), "columns": len(prior.columns), "noise": prior.noise}
     if json:
-        print_json({**facts, "origin": prior.origin, "hdpmf_version": hdpmf_version()})
+        print_json({**facts, "origin": prior.origin})
         return
     print_lines(
         f"Prior {prior.name!r} over {len(prior.columns)} columns, learned from {ratings.name}, written to {out}.",

@@ -13,7 +13,7 @@ from hdpmf.cli.privacy.page import Line, guesses, print_page, title
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
 from hdpmf.cli.shared.options import Json, Method
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines
+from hdpmf.cli.shared.output import print_json, print_lines
 from hdpmf.cli.shared.weights import UniformOptions
 from hdpmf.methods import method_named
 
@@ -117,7 +117,6 @@ def explain(
                     for line in (*values, *presence, *item, *whole)
                 ],
                 "plot": None if plot is None else str(plot),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return

@@ -57,8 +57,8 @@ def clean(text: object) -> str:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """The one document of a ``--json`` call."""
-    _say(json.dumps(document, indent=2, allow_nan=False))
+    """The one document of a ``--json`` call; it says which version made it."""
+    _say(json.dumps({**document, "hdpmf_version": hdpmf_version()}, indent=2, allow_nan=False))
 
 
 def note(text: str) -> None:

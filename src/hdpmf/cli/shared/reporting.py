@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared.output import hdpmf_version, note, print_json, print_lines
+from hdpmf.cli.shared.output import note, print_json, print_lines
 
 if TYPE_CHECKING:
     from hdpmf.report import Written
@@ -32,7 +32,6 @@ def print_written(written: Written, results: Path, *, json: bool, **more: Any) -
                 **more,
                 "missing_cells": written.missing,
                 "problems": list(written.problems),
-                "hdpmf_version": hdpmf_version(),
             }
         )
         return
