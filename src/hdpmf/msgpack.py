@@ -10,6 +10,17 @@ from hdpmf.errors import HdpmfError
 
 M = TypeVar("M")
 
+_FREE = 64 << 20  # bytes of memory that any message may take
+_TIMES = 16  # and how many times its length; texts in lists of lists, as in a catalogue, take ten times
+_MOST = 2 << 30
+_LARGEST = 80  # bytes of memory that a byte on the wire can become
+
+# By the first byte of a value: how many bytes of length follow, how many bytes follow anyway, and what it is.
+_FIXED = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4}
+_FIXED |= {0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}
+_BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_LISTS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+
 
 def read(decoder: msgspec.msgpack.Decoder[M], data: bytes, max_bytes: int, error: type[HdpmfError], what: str) -> M:
     """The message in ``data``.
@@ -24,6 +35,8 @@ def read(decoder: msgspec.msgpack.Decoder[M], data: bytes, max_bytes: int, error
     """
     if len(data) > max_bytes:
         raise error(f"a message of {len(data)} bytes is longer than the limit of {max_bytes}")
+    if not fits_in_memory(data):
+        raise error(f"a message of {len(data)} bytes would take too much memory: it is cut into very small pieces")
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as trouble:
@@ -34,3 +47,39 @@ def read(decoder: msgspec.msgpack.Decoder[M], data: bytes, max_bytes: int, error
     except (UnicodeDecodeError, RecursionError) as trouble:
         # msgspec lets these through as they are; their text would quote the sender's bytes.
         raise error(f"not {what} ({type(trouble).__name__})") from None
+
+
+def fits_in_memory(data: bytes) -> bool:
+    """Whether a message, decoded, takes no more memory than is fair for its length.
+
+    A list of empty lists takes 64 bytes for each byte of it. So the heads of all values are looked at before anything
+    is made of them; what they carry (arrays, texts) is skipped.
+    """
+    if len(data) * _LARGEST <= _FREE:
+        return True
+    budget = min(max(_FREE, _TIMES * len(data)), _MOST)
+    place, end = 0, len(data)
+    while place < end:
+        head = data[place]
+        place += 1
+        if head < 0x80 or head >= 0xE0 or (skip := _FIXED.get(head)) is not None:
+            if 0x80 <= head < 0xE0:
+                place += skip or 0
+            budget -= 40
+        elif head < 0xA0:  # a short map or list
+            budget -= 64 + 8 * (head & 0x0F) * (16 if head < 0x90 else 1)
+        elif head < 0xC0:
+            size = head & 0x1F
+            place += size
+            budget -= 58 + 2 * size
+        elif (width := _BYTES.get(head)) is not None:
+            size = int.from_bytes(data[place : place + width], "big")
+            place += width + size
+            budget -= 58 + (size if head < 0xC7 else 2 * size)
+        elif (wide := _LISTS.get(head)) is not None:
+            count = int.from_bytes(data[place : place + wide[0]], "big") * wide[1]
+            place += wide[0]
+            budget -= 64 + 8 * count * (8 if wide[1] == 2 else 1)
+        if budget < 0:
+            return False
+    return True

@@ -23,10 +23,9 @@ from typing import Literal
 import msgspec
 
 from hdpmf.methods import METHODS, View, federated
-from hdpmf.protocol.messages import _Message, _positive, check_scale
+from hdpmf.protocol.messages import MAX_ITEMS, _Message, _positive, check_scale
 
 RUN_BYTES = 16
-MAX_ITEMS = 1 << 24
 MAX_LEVELS = 1 << 16
 MAX_RATING = 1_000_000
 

@@ -12,6 +12,12 @@ from hdpmf.errors import ProtocolError
 
 PROTOCOL_VERSION = 1
 
+MAX_ITEMS = 1 << 24
+MAX_FACTORS = 1024
+"""Columns of anything that devices fit vectors to: fitting takes the square of it."""
+MAX_LEVELS = 10_000
+"""Steps of a rating scale."""
+
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, kw_only=True):
     """Common manners: unknown fields are refused, and so is another version of the protocol."""
@@ -65,8 +71,8 @@ class Plan(_Message, frozen=True):
     fresh_noise: bool
 
     def _check(self) -> None:
-        for name in ("n_items", "n_factors", "epochs"):
-            self._require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name, most in (("n_items", MAX_ITEMS), ("n_factors", MAX_FACTORS), ("epochs", 1_000_000)):
+            self._require(1 <= getattr(self, name) <= most, f"{name} must be from 1 to {most}")
         for name in ("learning_rate", "epsilon"):
             self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
         self._require(math.isfinite(self.reg) and self.reg >= 0, "reg must be 0 or more")
@@ -177,3 +183,4 @@ def check_scale(message: _Message, low: float, high: float, step: float | None =
     """These must be a rating scale."""
     message._require(math.isfinite(low) and math.isfinite(high) and low < high, "the rating scale must have low < high")
     message._require(step is None or (_positive(step) and step <= high - low), "the scale's step must fit it")
+    message._require(step is None or (high - low) / step <= MAX_LEVELS, f"a scale has at most {MAX_LEVELS} steps")

@@ -23,7 +23,15 @@ from typing import Literal
 
 import numpy as np
 
-from hdpmf.protocol.messages import _check_matrix, _Message, _positive, check_scale, check_vectors
+from hdpmf.protocol.messages import (
+    MAX_FACTORS,
+    MAX_ITEMS,
+    _check_matrix,
+    _Message,
+    _positive,
+    check_scale,
+    check_vectors,
+)
 
 
 class Survey(_Message, frozen=True):
@@ -56,7 +64,7 @@ class Survey(_Message, frozen=True):
     def _check(self) -> None:
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(self.design == "A" or not self.labels, "only design A has taste labels")
-        self._require(self.n_items >= 1, "n_items must be at least 1")
+        self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         check_scale(self, self.scale_low, self.scale_high, self.scale_step)
@@ -173,6 +181,7 @@ class ItemFacts(_Message, frozen=True):
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
         _check_matrix(self, "patterns", self.patterns)
         self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
+        self._require(self.patterns.shape[1] <= MAX_FACTORS, f"there may be {MAX_FACTORS} patterns at most")
         self._require(not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern")
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
