@@ -174,37 +174,25 @@ def sqrt(typing: Any, vector: Any) -> Any:
     return vector(vector), build
 
 
-@intrinsic
-def bits_to_float(typing: Any, vector: Any) -> Any:
-    """Reinterpret 32-bit integers as float32."""
-    result = Vec(types.float32, vector.count)
+def _conversion(instruction: str, element: types.Type) -> Any:
+    """An intrinsic that makes a vector of ``element`` of another, by an instruction of LLVM."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(result))
+    @intrinsic
+    def convert(typing: Any, vector: Any) -> Any:
+        result = Vec(element, vector.count)
 
-    return result(vector), build
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return getattr(builder, instruction)(arguments[0], context.get_value_type(result))
 
+        return result(vector), build
 
-@intrinsic
-def float_to_bits(typing: Any, vector: Any) -> Any:
-    """Reinterpret float32 as 32-bit integers."""
-    result = Vec(types.uint32, vector.count)
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(result))
-
-    return result(vector), build
+    return convert
 
 
-@intrinsic
-def to_float(typing: Any, vector: Any) -> Any:
-    """Convert *signed* 32-bit integers to float32 (the conversion that every vector unit has)."""
-    result = Vec(types.float32, vector.count)
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.sitofp(arguments[0], context.get_value_type(result))
-
-    return result(vector), build
+bits_to_float = _conversion("bitcast", types.float32)
+float_to_bits = _conversion("bitcast", types.uint32)
+to_float = _conversion("sitofp", types.float32)
+"""From *signed* 32-bit integers: the conversion that every vector unit has."""
 
 
 @intrinsic

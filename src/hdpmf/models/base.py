@@ -181,6 +181,15 @@ class Model(Parameters, ABC):
         """Which items of the catalogue the training data knew."""
         return self.catalogue_.trained
 
+    def _check_newcomers(self, ratings: Ratings) -> None:
+        """Refuse ratings of new users that this model cannot take in."""
+        self._check_fitted()
+        scale = self.catalogue_.scale
+        if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
+            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
+        if ratings.users.is_integer != self.devices_.users.is_integer:
+            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "catalogue_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first")

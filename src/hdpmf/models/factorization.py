@@ -126,12 +126,7 @@ class Factorization(FactorizationOptions, Model):
         Returns:
             One vector per user of ``ratings``.
         """
-        self._check_fitted()
-        scale = self.catalogue_.scale
-        if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
-            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
-        if ratings.users.is_integer != self.devices_.users.is_integer:
-            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+        self._check_newcomers(ratings)
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
         if len(known) == 0:

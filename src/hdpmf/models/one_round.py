@@ -172,12 +172,7 @@ class OneRound(OneRoundOptions, Model):
         Returns:
             One vector per user of ``ratings``.
         """
-        self._check_fitted()
-        scale, devices = self.catalogue_.scale, self.devices_
-        if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
-            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
-        if ratings.users.is_integer != devices.users.is_integer:
-            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+        self._check_newcomers(ratings)
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(items >= 0)
         if len(known) == 0:
@@ -188,7 +183,7 @@ class OneRound(OneRoundOptions, Model):
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
         parts = weights if isinstance(weights, PrivacyWeights) else PrivacyWeights.uniform(ratings, weights or 1.0)
-        devices.add_users(
+        self.devices_.add_users(
             ratings.users,
             vectors,
             parts.for_users(ratings.users),

@@ -116,9 +116,6 @@ def _numbers(series: Any, what: str, origin: str) -> Any:
         moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
         return moments.dt.timestamp("us").to_numpy() // 1_000_000
     if series.dtype.is_numeric():
-        if series.null_count():
-            row = int(np.argmax(series.is_null().to_numpy())) + 1
-            raise RatingsError(f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in")
         return series.to_numpy()
     if series.dtype == nw.Object:  # pandas columns that lost their type
         listed = series.to_list()
