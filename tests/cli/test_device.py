@@ -389,7 +389,7 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
 
 
 class _Letters:
-    """Carries the letters of a recommender that only hands out its model."""
+    """Carries the messages of a recommender that only hands out its model."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -420,7 +420,7 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     joined = call("device", "join", path, "films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
     assert [type(one).__name__ for one in letters.replies] == ["Here", "Accepted", "Refusal", "Accepted"]
-    assert (joined.json["letters"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
+    assert (joined.json["messages"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
     assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
     assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not
     assert call("device", "rate", path, TABLE.ids[0], "4").code == 0

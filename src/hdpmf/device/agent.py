@@ -1,4 +1,4 @@
-"""The device answers a recommender: every letter gets a reply, and everything that matters is on the disk before it.
+"""The device answers a recommender: every message gets a reply, and everything that matters is on the disk before it.
 
 Whatever comes is checked here against what the device's owner has agreed to (policy), what was agreed on before (terms,
 plan, pinned item table and roster) and what ratings have left (ledger). What does not fit is refused with one word and
@@ -103,59 +103,59 @@ class DeviceAgent:
         return f"DeviceAgent({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a letter. Whatever comes in, and whatever goes wrong, a reply goes out and nothing is raised."""
+        """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised."""
         with self._lock:
-            letter: Envelope | None = None
+            envelope: Envelope | None = None
             try:
-                letter = _opened(data)
-                return self._sum(letter) if letter.part == "sum" else self._job(letter, data)
+                envelope = _opened(data)
+                return self._sum(envelope) if envelope.part == "sum" else self._job(envelope, data)
             except HdpmfError as error:
                 reason = reason_of(error)
                 self._log(f"refused ({reason}): {error}")
-                if letter is not None:
-                    self._forget_half_done(letter.run)
-                return _refusal(letter, reason)
+                if envelope is not None:
+                    self._forget_half_done(envelope.run)
+                return _refusal(envelope, reason)
             except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
                 self._log(f"refused (unavailable): {type(error).__name__} in this program")
-                if letter is not None:
-                    self._sessions.pop(letter.run, None)
-                return _refusal(letter, "unavailable")
+                if envelope is not None:
+                    self._sessions.pop(envelope.run, None)
+                return _refusal(envelope, "unavailable")
 
-    def _job(self, letter: Envelope, data: bytes) -> bytes:
-        message = decode(letter.body)
+    def _job(self, envelope: Envelope, data: bytes) -> bytes:
+        message = decode(envelope.body)
         match message:
             case Call():
-                state = self._state(letter.run)
-                run, number = (None, 0) if state is None or state.terms is None else (letter.run, state.number)
+                state = self._state(envelope.run)
+                run, number = (None, 0) if state is None or state.terms is None else (envelope.run, state.number)
                 here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
-                return sealed(letter.run, letter.number, here)
+                return sealed(envelope.run, envelope.number, here)
             case CatalogueTable():
                 self._store.pin_catalogue(message)
-                return sealed(letter.run, letter.number, compose(Accepted))
+                return sealed(envelope.run, envelope.number, compose(Accepted))
             case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
-                return self._step(letter, message, request_tag(data))
+                return self._step(envelope, message, request_tag(data))
             case _:
                 raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
 
-    def _step(self, letter: Envelope, message: Message, tag: bytes) -> bytes:
+    def _step(self, envelope: Envelope, message: Message, tag: bytes) -> bytes:
         """A message that brings a run forward; an exact repeat gets the reply that was given."""
-        _check_number(letter, message)
-        session = self._session(letter.run)
-        if session is not None and letter.number <= session.state.number:
-            before = self._store.runs.reply_to(letter.run, letter.number, tag)
+        _check_number(envelope, message)
+        session = self._session(envelope.run)
+        if session is not None and envelope.number <= session.state.number:
+            before = self._store.runs.reply_to(envelope.run, envelope.number, tag)
             if before is not None:
-                return self._repeated(session, letter, unpack(before))
+                return self._repeated(session, envelope, unpack(before))
         if session is not None and session.state.over:
             raise ProtocolError("refused: this run is over")
         if isinstance(message, Terms):
             if session is not None:
                 raise OutOfTurnError("refused: terms are agreed on once in a run")
-            session, outcome = self._agree(letter, message)
+            session, outcome = self._agree(envelope, message)
         else:
-            session = session or self._only_model(letter.run, message)
-            outcome = self._taken(session, message, letter.body)
-        self._commit(session, letter, tag, outcome)
-        return sealed(letter.run, letter.number, outcome.message)
+            session = session or self._only_model(envelope.run, message)
+            outcome = self._taken(session, message, envelope.body)
+        self._commit(session, envelope, tag, outcome)
+        return sealed(envelope.run, envelope.number, outcome.message)
 
     def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
         """What follows from a message. The first one that is not as it should be ends the run here."""
@@ -181,7 +181,7 @@ class DeviceAgent:
             else:
                 self._store.runs.drop(run)
 
-    def _agree(self, letter: Envelope, terms: Terms) -> tuple[Session, Outcome]:
+    def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
         check_policy(store.policy, terms)
         if terms.catalogue != store.fingerprint:
@@ -194,7 +194,7 @@ class DeviceAgent:
         check_policy(store.policy, terms, roster)
         self._make_room()
         kind = SurveySession if method_named(terms.method).one_round else TrainingSession
-        session = kind(self._setup, letter.run, self._new_state(letter.body))
+        session = kind(self._setup, envelope.run, self._new_state(envelope.body))
         return session, Outcome(compose(Accepted))
 
     def _only_model(self, run: bytes, message: Message) -> Session:
@@ -208,18 +208,18 @@ class DeviceAgent:
     def _new_state(self, terms: bytes | None) -> RunState:
         return RunState(recommender=self._setup.recommender, terms=terms)
 
-    def _repeated(self, session: Session, letter: Envelope, message: Message) -> bytes:
+    def _repeated(self, session: Session, envelope: Envelope, message: Message) -> bytes:
         """The same reply again. That numbers are ready is said only while they are."""
         if isinstance(message, Ready):
-            if session.state.summed >= letter.number:
+            if session.state.summed >= envelope.number:
                 raise DeclinedError("secure-sum", "the numbers of this job are in a sum already")
             if session.sum is None:
-                session.revive(letter.number)
-            if session.sum is None or session.sum.number != letter.number:
+                session.revive(envelope.number)
+            if session.sum is None or session.sum.number != envelope.number:
                 raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
-        return sealed(letter.run, letter.number, message)
+        return sealed(envelope.run, envelope.number, message)
 
-    def _commit(self, session: Session, letter: Envelope, tag: bytes, outcome: Outcome) -> None:
+    def _commit(self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome) -> None:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
         store, state = self._store, session.state
         with store.transaction():
@@ -237,7 +237,7 @@ class DeviceAgent:
                 store.runs.drop(session.run)
             else:
                 session.save()
-                store.runs.put_reply(letter.run, letter.number, tag, pack(outcome.message))
+                store.runs.put_reply(envelope.run, envelope.number, tag, pack(outcome.message))
         session.touched = False
         self._sessions[session.run] = session
         if state.over and not state.charged:
@@ -245,24 +245,24 @@ class DeviceAgent:
         if outcome.model is not None and self._setup.simulation:
             self.model = msgspec.structs.replace(outcome.model, numbers=_one_copy(outcome.model.numbers))
 
-    def _sum(self, letter: Envelope) -> bytes:
-        session = self._session(letter.run)
+    def _sum(self, envelope: Envelope) -> bytes:
+        session = self._session(envelope.run)
         if session is None or session.state.over:
             raise ProtocolError("refused: there is no such run here")
-        if session.state.summed < letter.number and session.sum is None:
-            session.revive(letter.number)
-        if session.sum is None or session.sum.number != letter.number:
+        if session.state.summed < envelope.number and session.sum is None:
+            session.revive(envelope.number)
+        if session.sum is None or session.sum.number != envelope.number:
             raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
 
         def vector_leaves() -> None:
-            entry = session.summed(letter.number)
+            entry = session.summed(envelope.number)
             with self._store.transaction():
                 self._store.ledger.note(entry)
                 session.save()
             session.touched = False
 
-        body = session.sum.answer(self._store, letter.body, vector_leaves)
-        return encode(compose(Reply, run=letter.run, number=letter.number, part="sum", body=body))
+        body = session.sum.answer(self._store, envelope.body, vector_leaves)
+        return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
 
     def _session(self, run: bytes) -> Session | None:
         """The run's session, made anew from the store after a restart."""
@@ -315,28 +315,28 @@ def _one_copy(numbers: bytes) -> bytes:
 
 def _opened(data: bytes) -> Envelope:
     if len(data) > MAX_BYTES:
-        raise ProtocolError(f"a letter of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
-    letter = decode(data)
-    if not isinstance(letter, Envelope):
-        raise ProtocolError(f"a {type(letter).__name__} came without a letter")
-    return letter
+        raise ProtocolError(f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
+    envelope = decode(data)
+    if not isinstance(envelope, Envelope):
+        raise ProtocolError(f"a {type(envelope).__name__} came without an envelope")
+    return envelope
 
 
-def _check_number(letter: Envelope, message: Message) -> None:
+def _check_number(envelope: Envelope, message: Message) -> None:
     match message:
         case Round():
-            right = letter.number == message.number
+            right = envelope.number == message.number
         case Grouping():
-            right = letter.number == 1
+            right = envelope.number == 1
         case ItemFacts():
-            right = letter.number <= 2
+            right = envelope.number <= 2
         case _:
-            right = letter.number == 0
+            right = envelope.number == 0
     if not right:
-        raise ProtocolError(f"refused: the letter is of job {letter.number}, the {type(message).__name__} is not")
+        raise ProtocolError(f"refused: the envelope is of job {envelope.number}, the {type(message).__name__} is not")
 
 
-def _refusal(letter: Envelope | None, reason: Reason) -> bytes:
-    run, number = (_NO_RUN, 0) if letter is None else (letter.run, letter.number)
+def _refusal(envelope: Envelope | None, reason: Reason) -> bytes:
+    run, number = (_NO_RUN, 0) if envelope is None else (envelope.run, envelope.number)
     refusal = encode(compose(Refusal, reason=reason))
     return encode(compose(Reply, run=run, number=number, part="refusal", body=refusal))

@@ -24,7 +24,7 @@ import numpy as np
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError
 from hdpmf.experiments.environment import host_facts
 from hdpmf.experiments.runs import Data, Part, Run, model_of
-from hdpmf.experiments.store import Claim, Result, now
+from hdpmf.experiments.store import Result, StoredClaim, now
 from hdpmf.models import Model
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
@@ -81,7 +81,7 @@ def _end_with(starter: int) -> None:
 def do_run(run: Run, files: Mapping[str, str]) -> Result:
     """Fit and score. Divergence and our own errors are results too."""
     started = now()
-    claim: Claim | None = None
+    claim: StoredClaim | None = None
     try:
         train, test = parts_of(run, files)
         model = model_of(run)
@@ -98,7 +98,7 @@ def do_run(run: Run, files: Mapping[str, str]) -> Result:
 def finished(
     run: Run,
     started: str,
-    claim: Claim | None,
+    claim: StoredClaim | None,
     metrics: dict[str, float | int] | None = None,
     error: HdpmfError | None = None,
     host: Mapping[str, str | int] | None = None,
@@ -123,9 +123,9 @@ def measured(run: Run, model: Model, train: Ratings, test: Ratings, fit_seconds:
     return metrics | lists(model, test) if run.stage == "evaluation" else metrics
 
 
-def claim_of(model: Model) -> Claim:
+def claim_of(model: Model) -> StoredClaim:
     """What the model's epsilon is worth."""
-    return msgspec.convert(model.privacy, Claim, from_attributes=True)
+    return msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
 
 
 def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:

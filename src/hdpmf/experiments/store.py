@@ -89,7 +89,7 @@ COMMIT;
 """
 
 
-class Claim(msgspec.Struct, frozen=True):
+class StoredClaim(msgspec.Struct, frozen=True):
     """What the method's epsilon is worth (see `hdpmf.privacy.claims`).
 
     ``honest`` is the accountant's sentence at the time of the run; early versions did not write it down. Reports do not
@@ -121,7 +121,7 @@ class Result(msgspec.Struct, frozen=True):
     run: Run
     status: Status
     metrics: dict[str, float | int]
-    claim: Claim | None
+    claim: StoredClaim | None
     message: str = ""
     version: str = ""
     started: str = ""

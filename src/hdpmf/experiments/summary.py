@@ -9,7 +9,7 @@ from hdpmf.experiments.choice import Measured, best, choices, measured, worst_st
 from hdpmf.experiments.expand import Place, evaluation_runs, method_names, places, tuned_as
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
-from hdpmf.experiments.store import Claim, Result, Store
+from hdpmf.experiments.store import Result, Store, StoredClaim
 from hdpmf.methods import METHODS
 from hdpmf.ratings import dataset_info, dataset_names
 
@@ -53,7 +53,7 @@ class Cell:
     status: str
     hyperparameters: dict[str, float]
     run_ids: tuple[str, ...]
-    claim: Claim | None
+    claim: StoredClaim | None
 
     @property
     def mse(self) -> Summary:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from hdpmf.experiments import Cell
-from hdpmf.experiments.store import Claim
+from hdpmf.experiments.store import StoredClaim
 from hdpmf.report.content import anchor
 from hdpmf.report.markup import Child, Html, number_attribute, tag
 from hdpmf.report.numbers import four, plain
@@ -46,7 +46,7 @@ def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0, nar
     return shown
 
 
-def claim_chip(claim: Claim | None, *, with_epsilon: bool = True) -> Html:
+def claim_chip(claim: StoredClaim | None, *, with_epsilon: bool = True) -> Html:
     """What an epsilon stands on, short."""
     if claim is None:
         return tag("span", "unknown", class_="chip")

@@ -73,9 +73,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
         if self.labels is not None:
             self._check_labels(self.labels)
-        asked = method.form(self.labels is not None).rounds
-        if asked not in (None, self.rounds):
-            raise ConfigError(f"{self.method} has {asked} rounds, not {self.rounds}; --labels makes them two")
+        rounds = method.form(self.labels is not None).rounds
+        if rounds not in (None, self.rounds):
+            how = f"{self.method} with labels" if self.labels is not None else self.method
+            raise ConfigError(f"{how} has {rounds} round{'s' if rounds != 1 else ''}, not {self.rounds}")
         if self.prior is not None:
             method.require("prior")
         for name in ("rounds", "factors"):

@@ -49,8 +49,8 @@ def library(method):
         def normals(self, shape):
             return np.zeros(shape, np.float32)
 
-        def gammas(self, shapes):
-            return np.zeros(len(shapes))
+        def laplace_share(self, scale, n_shares, size, *, count=1):
+            return np.zeros(size, np.int64)
 
         def uniforms(self, n):
             return np.zeros(n)
@@ -94,9 +94,9 @@ def test_without_noise_secure_sums_give_the_librarys_factors(method, n):
     assert np.abs(run.finish() - library(method)[0]).max() < 1e-5
 
 
-@pytest.mark.parametrize("noise", [lambda one: SeededNoise(one), lambda one: ReleasedNoise()])
+@pytest.mark.parametrize("noise", [lambda seed: SeededNoise(seed), lambda seed: ReleasedNoise()])
 def test_with_noise_the_whole_conversation_goes_through(noise):
-    agents = [agent_for(make_store(ratings=ratings), noise(one)) for one, ratings in enumerate(partition(6))]
+    agents = [agent_for(make_store(ratings=ratings), noise(seed)) for seed, ratings in enumerate(partition(6))]
     for method, view, run in (("hdpmf", "messages", b"a" * 16), ("hdpmf-paid", "sums", b"b" * 16)):
         played = Run(agents, method, view, run=run)
         played.open()

@@ -10,9 +10,9 @@ import pytest
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.experiments import Experiment, Result, Store
 from hdpmf.experiments.runs import Data, Part, Run
-from hdpmf.experiments.store import FILE_NAME, Claim
+from hdpmf.experiments.store import FILE_NAME, StoredClaim
 
-CLAIM = Claim(1.0, "nominal", "everything", "because")
+CLAIM = StoredClaim(1.0, "nominal", "everything", "because")
 
 
 def result(seed: int = 0, status: str = "done", mse: float = 1.0, **more: float) -> Result:

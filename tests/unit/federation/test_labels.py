@@ -290,8 +290,8 @@ def test_items_without_features_are_refused_before_anybody_is_asked(tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rounds": 1}, "has 2 rounds, not 1"),
-        ({"labels": None}, "has 1 rounds, not 2"),
+        ({"rounds": 1}, "hdp-sum with labels has 2 rounds, not 1"),
+        ({"labels": None}, "hdp-sum has 1 round, not 2"),
         ({"design": "S"}, "design A"),
         ({"labels": {}}, "finite weights"),
         ({"labels": {"year": float("nan")}}, "finite weights"),

@@ -14,7 +14,7 @@ import pytest
 from hdpmf import paper
 from hdpmf.experiments import Experiment, Run, Store
 from hdpmf.experiments.runner import final_runs, tuning_runs
-from hdpmf.experiments.store import Claim, Result
+from hdpmf.experiments.store import Result, StoredClaim
 from hdpmf.methods import METHODS
 from hdpmf.paper import published
 
@@ -55,7 +55,7 @@ def invented(run: Run) -> Result:
     mse *= 1 + 0.05 * abs(math.log(float(run.params.get("learning_rate", 0.005)) / 0.005))
     method = METHODS[run.method]
     model = method.configure(**method.own(epsilon=epsilon))
-    claim = msgspec.convert(model.privacy, Claim, from_attributes=True)
+    claim = msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
     if run.method == "mf" and run.params.get("learning_rate") == 0.05:
         return Result(run, "diverged", {}, claim, "training ran away", "0.1.0", "a", "b", {})
     metrics = {"mse": mse, "mae": 0.75 * mse**0.5, "n": 9430, "n_cold": 3, "mse_all": mse * 1.001}

@@ -52,14 +52,14 @@ def join(
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:
-            runs, letters = _answer(store, where, transport, stop, once)
+            runs, messages = _answer(store, where, transport, stop, once)
         entries = len(store.ledger.entries())
     if json:
-        facts = {"address": where, "letters": letters, "runs": runs, "ledger_entries": entries}
+        facts = {"address": where, "messages": messages, "runs": runs, "ledger_entries": entries}
         print_json(facts)
         return
     print_lines(
-        f"Answered {letters} letters; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",
+        f"Answered {messages} messages; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",
         f"What was sent: hdpmf device ledger {target.path}. What to watch: hdpmf device recommend {target.path}",
     )
 
@@ -120,13 +120,13 @@ def _transport(store: DeviceStore, address: str) -> DeviceTransport:
 def _answer(
     store: DeviceStore, recommender: str, transport: DeviceTransport, stop: threading.Event, once: bool
 ) -> tuple[list[str], int]:
-    """Answer until stopped; the runs that ended with a model, and how many letters were answered."""
+    """Answer until stopped; the runs that ended with a model, and how many messages were answered."""
     from hdpmf.device.agent import DeviceAgent
     from hdpmf.device.local_model import kept_model
 
     agent = DeviceAgent(store, recommender=recommender, log=note)
     ended: list[str] = []
-    letters = 0
+    messages = 0
 
     def latest() -> str | None:
         model = kept_model(store)
@@ -135,9 +135,9 @@ def _answer(
     last = latest()
 
     def answer(data: bytes) -> bytes:
-        nonlocal letters, last
+        nonlocal messages, last
         reply = agent.answer(data)
-        letters += 1
+        messages += 1
         now = latest()
         if now is not None and now != last:
             last = now
@@ -148,7 +148,7 @@ def _answer(
         return reply
 
     transport.serve(answer, stop)
-    return ended, letters
+    return ended, messages
 
 
 @contextmanager

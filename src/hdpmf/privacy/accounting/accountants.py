@@ -73,7 +73,7 @@ def renyi(event: e.Event, order: float) -> float:
         case e.GaussianGivenH(distance):
             return order * distance**2 / 2
         case _:
-            return _together(event, lambda one: renyi(one, order), "a Renyi")
+            return _together(event, lambda part: renyi(part, order), "a Renyi")
 
 
 def gaussian_distance(event: e.Event) -> float:
@@ -135,15 +135,15 @@ def is_exact_guess(event: e.Event) -> bool:
     return True
 
 
-def _together(event: e.Event, one: _Cost, who: str) -> float:
+def _together(event: e.Event, cost_of: _Cost, who: str) -> float:
     """Costs that add up over releases."""
     match event:
         case e.Composed(parts):
-            return math.fsum(map(one, parts))
+            return math.fsum(map(cost_of, parts))
         case e.Repeated(part, times):
-            return times * one(part)
+            return times * cost_of(part)
         case e.NoiseFixedOverRounds(part, rounds):
-            cost = one(part)
+            cost = cost_of(part)
             return math.inf if rounds > 1 and cost > 0 else cost
         case _:
             raise _refused(who, event)

@@ -103,13 +103,13 @@ def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float
     hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
     rounds = setting.rounds
     if setting.noise == "once" and rounds > 1:
-        one = _laplace_round(setting, subject, moves)
+        single = _laplace_round(setting, subject, moves)
         reason = (
             "The same noise is added in every round, so the difference of two rounds has none."
             if view != "final"
             else "Noise drawn once has a proof only if the user vectors do not depend on the ratings, and here they do."
         )
-        return Seen(e.NoiseFixedOverRounds(one, rounds), "everything", reason + note, _THEOREM)
+        return Seen(e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM)
     if hidden:
         event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
         reason = "Laplace noise in every round, composed over the rounds."
