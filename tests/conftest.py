@@ -16,16 +16,21 @@ settings.load_profile("hdpmf")
 HERE = Path(__file__).resolve().parent
 # Federations of real processes and the browser want the machine to themselves: one worker does each, in order.
 _GROUPS = {"federation": "federation", "e2e": "browser"}
+# What these modules prepare for all of their tests takes longer than the tests: one worker does each module.
+_TOGETHER = ("paper", "unit/paper", "unit/models/test_labels.py", "unit/audit/test_game.py")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a whole machine go to one worker each, and are slow whatever they do."""
     for item in items:
-        group = _GROUPS.get(item.path.relative_to(HERE).parts[0])
+        place = item.path.relative_to(HERE)
+        group = _GROUPS.get(place.parts[0])
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
             item.add_marker(pytest.mark.slow)
+        elif str(place).startswith(tuple(f"{name}/" for name in _TOGETHER)) or str(place) in _TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(str(place)))
 
 
 def _data_folder() -> Path | None:

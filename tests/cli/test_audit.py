@@ -59,6 +59,7 @@ def test_attacks(call, attack):
     assert "%" in plain.out
 
 
+@pytest.mark.slow
 def test_report_writes_a_figure_and_numbers(call, tmp_path):
     result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
     assert result.code == 0

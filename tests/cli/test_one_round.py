@@ -109,6 +109,7 @@ def test_learning_needs_a_declaration(call: Call, tmp_path: Path) -> None:
     assert not (tmp_path / "p.json").exists()
 
 
+@pytest.mark.slow
 def test_a_learned_prior_helps_strangers_to_its_data_and_is_not_judged_on_its_own(call: Call, tmp_path: Path) -> None:
     public = synthetic_world(300, 80, 9_000, rng=1).describe(name="public world")
     prior = learn_prior(public, name="p", origin={"dataset": "w", "title": public.name, "declared": "public"})

@@ -8,6 +8,8 @@ from hdpmf import paper
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

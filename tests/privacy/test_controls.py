@@ -22,6 +22,8 @@ from hdpmf.audit.one_round import Design, bit_scores, sum_scores
 from hdpmf.audit.world import choose_target
 from hdpmf.ratings import synthetic_world
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-3
 
 # About how far a bound of N runs strays from its expectation: TPR 0.5 and FPR 0.5/e, relative errors added up.

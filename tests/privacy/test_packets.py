@@ -27,6 +27,8 @@ from hdpmf.secure_sum import Roster, SecureSumServer, decode_to_recommender, pro
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import MaskedVector
 
+pytestmark = pytest.mark.slow
+
 LEVEL = 1e-4
 """Of each statistical test below."""
 

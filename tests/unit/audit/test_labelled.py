@@ -13,6 +13,8 @@ from hdpmf.errors import ConfigError
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import synthetic_world
 
+pytestmark = pytest.mark.slow
+
 CLAIMS = {"value": 1.0, "presence": 0.125 + 0.2 + 0.49 + 1 / 6 + 0.01}
 
 

@@ -93,6 +93,7 @@ print(reached)
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
 def test_killed_at_random_moments(tmp_path: Path, passphrase: str) -> None:
     ended = subprocess.run(
@@ -152,6 +153,7 @@ print(*ends)
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
 def test_killed_while_it_is_made(tmp_path: Path, passphrase: str) -> None:
     """Before every single statement: what is left says that it was interrupted, until all of it is there at once."""

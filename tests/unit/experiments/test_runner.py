@@ -186,6 +186,7 @@ def test_interrupting_keeps_what_was_finished(tmp_path: Path, small: Experiment)
         assert run_experiments([small], store, n_jobs=1).total == RUNS - 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "dask"])
 def test_backends_agree_to_the_last_bit(tmp_path: Path, small: Experiment, backend: str) -> None:
     if backend == "dask":
@@ -300,6 +301,7 @@ def _wait_for(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_loses_at_most_the_runs_in_flight(tmp_path: Path) -> None:
     (tmp_path / "killed.toml").write_text(KILLED)
     moments = random.Random(7)
@@ -327,6 +329,7 @@ def test_kill_9_at_any_moment_loses_at_most_the_runs_in_flight(tmp_path: Path) -
     assert all(cell["status"] == "done" for cell in report["cells"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("under", [(), IGNORING_CTRL_C], ids=["plain", "nohup"])
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, under: Sequence[str]) -> None:
     (tmp_path / "killed.toml").write_text(LONG)
@@ -341,6 +344,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, under: Seque
     assert 0 < len(_finished(tmp_path)) < 89
 
 
+@pytest.mark.slow
 def test_workers_go_when_the_starter_is_killed(tmp_path: Path) -> None:
     (tmp_path / "killed.toml").write_text(LONG)
     process = _start(tmp_path)

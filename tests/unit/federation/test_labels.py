@@ -34,6 +34,8 @@ from hdpmf.service.statement import state
 from hdpmf.service.sums import SumBrokenOffError
 from hdpmf.transport import DeviceReply, InProcessNetwork
 
+pytestmark = pytest.mark.slow
+
 WORLD = synthetic_world(60, 50, 2_200, rng=3)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 FEATURES = ItemFeatures.of_table(WORLD.item_table, WORLD.items)

@@ -20,6 +20,8 @@ from hdpmf.ratings import Ratings, load_dataset, synthetic_world
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.settings import RunSettings
 
+pytestmark = pytest.mark.slow
+
 WORLD = synthetic_world(24, 30, 500, rng=3)
 
 

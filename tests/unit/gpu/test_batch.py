@@ -38,6 +38,7 @@ def train(world, engine, device, epochs, weighted=False, unit_ball=True, noise="
     return U[:, 0, : world.n_factors].cpu().numpy(), V[:, 0, : world.n_factors].cpu().numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weighted", "unit_ball"), [(False, True), (True, False)])
 def test_twenty_epochs_meet_the_float64_reference(engine, device, weighted, unit_ball):
     world = World()
@@ -48,6 +49,7 @@ def test_twenty_epochs_meet_the_float64_reference(engine, device, weighted, unit
     assert np.array_equal(V[-1], world.V[-1])  # nobody rated it, so it stays
 
 
+@pytest.mark.slow
 def test_twenty_epochs_of_many_factors_and_ratings_meet_the_reference(device):
     engine = torch_engine if device.type == "cpu" else triton_engine
     world = World(n_users=300, n_items=40, n=6000, n_factors=20)

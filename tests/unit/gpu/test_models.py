@@ -18,6 +18,8 @@ from hdpmf.gpu import availability
 from hdpmf.methods import METHODS
 from hdpmf.models import make_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):

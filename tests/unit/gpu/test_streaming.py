@@ -10,6 +10,8 @@ from hdpmf.gpu.batch import BatchSolver
 from hdpmf.gpu.columns import pad
 from hdpmf.gpu.streaming import Block, Stream, StreamedBatchSolver
 
+pytestmark = pytest.mark.slow
+
 
 def blocks_of(world, device, size, weighted):
     def blocks():

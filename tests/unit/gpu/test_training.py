@@ -6,6 +6,8 @@ from gpu_worlds import World
 
 from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("solver", ["batch", "sequential", "joint"])
 def test_company_changes_nothing(engine, device, solver):

@@ -16,6 +16,8 @@ from hdpmf.public.priors import POPULARITY, SHIPPED, Labels, load_prior
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def prior():

@@ -90,6 +90,7 @@ def test_learning_beats_the_means_without_noise(split):
     assert UserMean().fit(train).score(test)["mse"] < GlobalMean().fit(train).score(test)["mse"]
 
 
+@pytest.mark.slow
 def test_smaller_epsilon_means_more_noise(split, weights):
     train, test = split
     errors = [

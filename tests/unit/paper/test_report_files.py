@@ -23,6 +23,8 @@ from hdpmf.report.content import read_content
 from hdpmf.report.figures import figure_files
 from hdpmf.report.latex import escape
 
+pytestmark = pytest.mark.slow
+
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
 

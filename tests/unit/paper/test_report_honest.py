@@ -23,6 +23,8 @@ from hdpmf.report.figures import figure_files
 from hdpmf.report.honest import honest_cost, points
 from hdpmf.report.page import render
 
+pytestmark = pytest.mark.slow
+
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
 

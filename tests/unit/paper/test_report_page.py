@@ -24,6 +24,8 @@ from hdpmf.report.content import Content, anchor, read_content
 from hdpmf.report.markup import csp_hash, data_block, tag
 from hdpmf.report.page import render
 
+pytestmark = pytest.mark.slow
+
 Fill = Callable[..., Path]
 Make = Callable[..., list[Experiment]]
 

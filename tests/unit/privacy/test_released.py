@@ -205,6 +205,7 @@ def test_bits_have_their_probabilities(make):
         assert stats.binomtest(int(hits), 20_000, chance).pvalue > LEVEL
 
 
+@pytest.mark.slow
 def test_bits_never_exceed_their_epsilon():
     # Over many budgets, also tiny and huge ones, with p at the ends of design L and rounded outwards on purpose.
     budgets = np.concatenate((np.geomspace(1e-6, 60, 400), [0.0, 1.0, math.log(3)]))
@@ -270,6 +271,7 @@ def test_simulated_noise_is_repeatable_and_streams_differ():
     assert (drawn != other.laplace_share(50, 2, 100)).any()
 
 
+@pytest.mark.slow
 def test_released_noise_differs_between_processes_and_forks():
     program = (
         "import os, sys\n"

@@ -72,17 +72,20 @@ def same(a, b):
             assert left == right
 
 
+@pytest.mark.slow
 @given(MESSAGES)
 def test_messages_survive_the_wire(message):
     same(message, decode(encode(message)))
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_message_or_our_error(data):
     with contextlib.suppress(ProtocolError):
         decode(data)
 
 
+@pytest.mark.slow
 @given(MESSAGES, st.data())
 def test_damaged_messages_give_a_message_or_our_error(message, data):
     raw = bytearray(encode(message))

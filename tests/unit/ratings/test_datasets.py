@@ -29,6 +29,7 @@ Pack = Callable[[dict[str, bytes]], bytes]
 ONE_MORE = b"1\t1\t5\t100\n1\t2\t3\t101\n2\t1\t4\t102\n2\t2\t1\t103\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "title", "counts", "listed"),
     [
@@ -53,12 +54,14 @@ def test_real_data(data_folder: Path, name: str, title: str, counts: tuple[int, 
         assert ratings.user_counts().min() >= 20
 
 
+@pytest.mark.slow
 def test_real_latin1_titles(data_folder: Path) -> None:
     table = load_dataset("ml-100k").item_table
     assert table is not None
     assert table.title(543) == "Misérables, Les (1995)"
 
 
+@pytest.mark.slow
 def test_real_split(data_folder: Path) -> None:
     train, test = load_split("ml-100k")
     assert (len(train), len(test)) == (90_570, 9_430)
@@ -194,6 +197,7 @@ def damage(whole: bytes, cut: float, seed: int | None) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.none() | st.integers(0, 2**32), st.none() | st.binary(max_size=100))
 def test_fuzz_archives(tiny: Path, whole: bytes, cut: float, seed: int | None, other: bytes | None) -> None:
@@ -204,6 +208,7 @@ def test_fuzz_archives(tiny: Path, whole: bytes, cut: float, seed: int | None, o
             load("ml-100k", path=path)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["u.item", "u.genre", "u.data"]), st.binary(max_size=80), st.booleans())
 def test_fuzz_members(tiny: Path, pack: Pack, members: dict[str, bytes], name: str, data: bytes, after: bool) -> None:

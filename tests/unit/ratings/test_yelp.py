@@ -130,6 +130,7 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
     assert "https://www.yelp.com/dataset" in str(caught.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(sorted(WRAPPINGS)),
@@ -146,6 +147,7 @@ def test_fuzz_wrappings(tmp_path: Path, wrapping: str, cut: float, changes: list
         load_dataset("yelp", path=path)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=100) | st.text(max_size=60).map(lambda text: lines(review(text, text, 3, text))))
 def test_fuzz_bytes(tmp_path: Path, data: bytes) -> None:

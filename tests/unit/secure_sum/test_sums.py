@@ -14,6 +14,8 @@ from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum import DeviceIdentity, IntegerCoding
 from hdpmf.secure_sum.messages import Confirmations, Inbox, PartnerKeys, Survivors
 
+pytestmark = pytest.mark.slow
+
 IN_THE_SUM = {"vector", "confirmation"}
 IDENTITIES = [DeviceIdentity.generate() for _ in range(30)]
 

@@ -31,6 +31,8 @@ from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import DeviceReply, InProcessNetwork
 
+pytestmark = pytest.mark.slow
+
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
 

@@ -17,6 +17,8 @@ from hdpmf.service.service import RunOutcome, conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 
+pytestmark = pytest.mark.slow
+
 PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
 
 

@@ -118,6 +118,7 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
             assert max(cost for kind, cost in costs if kind == "value_step") == pytest.approx(unit / 64)
 
 
+@pytest.mark.slow
 def test_the_noise_of_many_shards_is_the_noise_of_one():
     """Variance of the summed shares against the exact one; 40 x 2 entries, 300 draws, level 1e-6."""
     survey = survey_for()

@@ -148,6 +148,7 @@ def test_any_partition_into_shards_gives_the_same_facts():
     assert np.abs(results[0].patterns).max() > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 8.0])
 def test_labels_never_tell_more_of_a_rating_than_is_paid_for(epsilon):
     """By the whole numbers that labels are really drawn with: both labels, sums that a rating of any weight moves."""

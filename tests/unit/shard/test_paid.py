@@ -21,6 +21,8 @@ from hdpmf.shard import Shard
 from hdpmf.shard.fold_in import constrained_ridge, constrained_ridges
 from hdpmf.shard.stand_in import stand_in_vectors
 
+pytestmark = pytest.mark.slow
+
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 WORKERS = Workers(1)

@@ -75,6 +75,7 @@ def test_any_partition_into_shards_gives_the_same_factors(mechanism, name):
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_of_many_shards_is_noise_of_one():
     """Per item and coordinate the shards' shares have together the variance that one shard's would have."""
     plan = plan_for(epochs=1)
@@ -306,6 +307,7 @@ def test_a_recommender_refuses_gradients_that_do_not_fit():
         recommender.start([ItemCounts(counts=np.ones(3, np.int64))])
 
 
+@pytest.mark.slow
 def test_only_one_function_of_the_private_side_makes_messages():
     """From the syntax tree: message classes are called nowhere on the private side; ``compose`` alone makes them."""
     names = {kind.__name__ for kind in get_args(Message)}

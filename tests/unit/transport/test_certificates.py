@@ -16,6 +16,8 @@ from hdpmf.errors import ConfigError, StorageError
 from hdpmf.transport import certificates
 from hdpmf.transport.certificates import RENEW_DAYS, SERVER_DAYS, Certificates, check_authority, ensure_certificates
 
+pytestmark = pytest.mark.slow
+
 
 def _shake_hands(made: Certificates, name: str, authority: bytes | None = None) -> None:
     """A TLS handshake with the server of these certificates, which the client reaches under ``name``."""
