@@ -9,7 +9,7 @@ import numpy as np
 
 from hdpmf.audit.cheats import Differencing, ZeroH, difference, zero_h
 from hdpmf.audit.reconstruct import Reconstruction, reconstruct
-from hdpmf.audit.replay import Path, record
+from hdpmf.audit.replay import RecordedRun, record
 from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS, method_named
@@ -112,7 +112,7 @@ def in_words(outcome: Outcome) -> list[str]:
     ]
 
 
-def _recorded(setting: AttackSetting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> Path:
+def _recorded(setting: AttackSetting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> RecordedRun:
     method = method_named(setting.method)
     model = method.configure(
         rng=setting.seed,

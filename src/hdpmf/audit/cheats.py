@@ -8,7 +8,7 @@ import numpy as np
 
 from hdpmf.audit.bounds import Scores, lower_bound
 from hdpmf.audit.reconstruct import levels_of, solve_without_noise
-from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.audit.world import Target, check_runs
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.kernels.threads import Workers
@@ -48,7 +48,7 @@ class Differencing:
     left_over: float
 
 
-def difference(path: Path, target: Target, runs: int, seed: int = 0) -> Differencing:
+def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> Differencing:
     """Subtract each round's messages from the next round's, and see which star explains the difference.
 
     Args:
@@ -75,7 +75,7 @@ def difference(path: Path, target: Target, runs: int, seed: int = 0) -> Differen
                 stream = messages(path, every[star], raters, noise, seed, workers)
                 kept = next(stream)
                 seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
-                devices = [Device(path, copies, kept, None, seed) for copies in every]
+                devices = [SimulatedDevice(path, copies, kept, None, seed) for copies in every]
                 told = np.stack([_expected(device, place) for device in devices])
                 apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(axis=1)
                 hits += int((apart.argmin(axis=0) == star).sum())
@@ -119,7 +119,7 @@ class ZeroH:
     exact: float
 
 
-def zero_h(path: Path, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0) -> ZeroH:
+def zero_h(path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0) -> ZeroH:
     """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first round's messages.
 
     Where the shard refuses both, the messages are simulated: what would leak if it did not.
@@ -155,7 +155,7 @@ def zero_h(path: Path, ratings: Ratings, weights: np.ndarray, n_users: int = 20,
     return ZeroH(reason is not None, reason or "", tiny_refused, smallest, len(chosen), total, hits / max(total, 1))
 
 
-def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
+def _refusal(path: RecordedRun, copies: Copies, h: float, seed: int) -> str | None:
     """What a real shard says to this h; None where it answers."""
     with Workers(1) as workers:
         raters = np.ones(copies.shape[1], np.int64)
@@ -168,7 +168,7 @@ def _refusal(path: Path, copies: Copies, h: float, seed: int) -> str | None:
     return None
 
 
-def _smallest_answered(path: Path, copies: Copies, seed: int) -> float:
+def _smallest_answered(path: RecordedRun, copies: Copies, seed: int) -> float:
     """By bisection, to 1 %: whatever refuses a small h refuses a smaller one."""
     low, high = np.log(TINY_H), 0.0
     while high - low > 0.01:
@@ -177,7 +177,7 @@ def _smallest_answered(path: Path, copies: Copies, seed: int) -> float:
     return float(np.exp(high))
 
 
-def _with_h(path: Path, h: float) -> Path:
+def _with_h(path: RecordedRun, h: float) -> RecordedRun:
     return replace(path, h=np.full((path.plan.epochs, 1, path.plan.n_factors), h, np.float32))
 
 
@@ -188,8 +188,8 @@ def _own(ratings: Ratings, weights: np.ndarray, user: int) -> Copies:
     )
 
 
-def _expected_first(path: Path, copies: Copies, seed: int) -> np.ndarray:
-    device = Device(path, copies, np.ones(copies.shape, bool), None, seed)
+def _expected_first(path: RecordedRun, copies: Copies, seed: int) -> np.ndarray:
+    device = SimulatedDevice(path, copies, np.ones(copies.shape, bool), None, seed)
     return np.asarray(device.residuals(0)[0][:, None] * device.u[0])
 
 
@@ -202,7 +202,7 @@ def _known(target: Target, items: np.ndarray, value: float, ids: np.ndarray) -> 
     return Copies(ids, items, values, np.tile(target.weights[target.own], (len(ids), 1)))
 
 
-def _expected(device: Device, place: int) -> np.ndarray:
+def _expected(device: SimulatedDevice, place: int) -> np.ndarray:
     """Messages about one rating without noise, (rounds, users, factors)."""
     rounds = []
     for number in range(_ROUNDS):

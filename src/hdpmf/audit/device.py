@@ -16,7 +16,7 @@ import numpy as np
 
 from hdpmf.audit.bounds import Scores
 from hdpmf.audit.laws import log_wide_share
-from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
 from hdpmf.kernels.threads import Workers
@@ -41,7 +41,7 @@ class DeviceScores:
 
 
 def device_scores(
-    target: Target, path: Path, view: str, runs: int, seed: int, progress: Progress = lambda done: None
+    target: Target, path: RecordedRun, view: str, runs: int, seed: int, progress: Progress = lambda done: None
 ) -> DeviceScores:
     """Play ``runs`` runs of each world.
 
@@ -71,7 +71,7 @@ def device_scores(
 
 def _block(
     target: Target,
-    path: Path,
+    path: RecordedRun,
     view: str,
     rating: float,
     ids: np.ndarray,
@@ -87,7 +87,7 @@ def _block(
     sharing = path.users if view == "messages" else 1
     stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden, sharing=sharing)
     kept = next(stream)
-    low, high = (Device(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
+    low, high = (SimulatedDevice(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
         if path.budget is not None and path.h is None:
@@ -107,7 +107,9 @@ def _block(
     return np.stack((own, ratios.sum(axis=1) - own))
 
 
-def _laplace_ratio(path: Path, number: int, sums: np.ndarray, low: Device, high: Device) -> np.ndarray:
+def _laplace_ratio(
+    path: RecordedRun, number: int, sums: np.ndarray, low: SimulatedDevice, high: SimulatedDevice
+) -> np.ndarray:
     """Where nobody tells h: Laplace noise on every coordinate."""
     distances, ones = [], np.ones(sums.shape[2], np.float32)
     for device in (low, high):
@@ -120,7 +122,12 @@ def _laplace_ratio(path: Path, number: int, sums: np.ndarray, low: Device, high:
 
 
 def _dense_ratio(
-    path: Path, number: int, rows: np.ndarray, devices: tuple[Device, Device], target: Target, sharing: int
+    path: RecordedRun,
+    number: int,
+    rows: np.ndarray,
+    devices: tuple[SimulatedDevice, SimulatedDevice],
+    target: Target,
+    sharing: int,
 ) -> np.ndarray:
     """Where noise needs no h: vectors do not depend on ratings, so only messages about the item tell anything."""
     laws = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpmf.audit.replay import Copies, Device, Path, messages
+from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.errors import ConfigError
 from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.sampling import SeededNoise
@@ -52,7 +52,7 @@ class Reconstruction:
 
 
 def reconstruct(
-    path: Path,
+    path: RecordedRun,
     ratings: Ratings,
     weights: np.ndarray,
     n_users: int = 50,
@@ -114,7 +114,7 @@ def reconstruct(
 
 
 def _solve(
-    path: Path,
+    path: RecordedRun,
     copies: Copies,
     kept: np.ndarray,
     seen: np.ndarray,
@@ -132,7 +132,7 @@ def _solve(
     posterior = np.tile(np.exp(prior - prior.max()) / np.exp(prior - prior.max()).sum(), (len(weights), 1))
     for _ in range(_ITERATIONS):
         guess = Copies(copies.ids, copies.items, (posterior @ stars)[None], copies.weights)
-        device = Device(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
+        device = SimulatedDevice(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
         information, evidence = np.zeros(len(weights)), np.zeros(len(weights))
         doubt = np.full(plan.n_factors, SPREAD**2)  # variance of what is known of u: at first, of a first vector
         for number in range(plan.epochs):
@@ -160,7 +160,7 @@ def _solve(
     return posterior
 
 
-def solve_without_noise(path: Path, copies: Copies, seen: np.ndarray, stars: np.ndarray) -> np.ndarray:
+def solve_without_noise(path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray) -> np.ndarray:
     """A user's ratings from the first round's messages (ratings, factors) where these have no noise.
 
     All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a, each message gives

@@ -34,7 +34,7 @@ _SHARD, _RECOMMENDER = 11, 12  # streams of the recording's seed
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Path:
+class RecordedRun:
     """What the recommender sent in a training run.
 
     Attributes:
@@ -78,7 +78,7 @@ class Path:
         return np.asarray(2.0 * self.laplace_scale**2 * per_item / raters[:, None])
 
 
-def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> Path:
+def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> RecordedRun:
     """Train once, honestly, and keep what the recommender sent."""
     plan, mechanism, h_per_item = model.setup(train)
     with Workers(1) as workers:
@@ -96,7 +96,7 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
         factors.append(recommender.factors)
     drawn = [h for h in draws if h is not None]
     all_h = np.stack(drawn) if drawn else None
-    return Path(
+    return RecordedRun(
         plan, mechanism, opening.noise_budget, np.stack(factors), all_h, recommender.raters, train.n_users, train.scale
     )
 
@@ -124,7 +124,7 @@ class Copies:
 
 
 def messages(
-    path: Path,
+    path: RecordedRun,
     copies: Copies,
     raters: np.ndarray,
     noise: SeededNoise,
@@ -179,14 +179,16 @@ def _plan_for(plan: Plan, n_items: int) -> Plan:
     return replace(plan, n_items=n_items)
 
 
-class Device:
+class SimulatedDevice:
     """The attacker's own simulation of devices: what their vectors would be if the ratings were these.
 
     Everything is known to the attacker but the ratings in question: the path, the other ratings and the weights, which
     ratings take part, and the first vectors (the theorem that is put to the test fixes them, too).
     """
 
-    def __init__(self, path: Path, copies: Copies, kept: np.ndarray, first: np.ndarray | None, seed: int) -> None:
+    def __init__(
+        self, path: RecordedRun, copies: Copies, kept: np.ndarray, first: np.ndarray | None, seed: int
+    ) -> None:
         plan = path.plan
         self.target = np.asarray(path.mechanism.target(copies.values, copies.weights), np.float64)
         coefficient = path.mechanism.coefficient(copies.weights)

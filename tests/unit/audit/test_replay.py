@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hdpmf.audit.device import device_scores
-from hdpmf.audit.replay import Copies, Device, messages, record
+from hdpmf.audit.replay import Copies, SimulatedDevice, messages, record
 from hdpmf.kernels.threads import Workers
 from hdpmf.models import make_model
 from hdpmf.privacy.sampling import SeededNoise
@@ -39,7 +39,7 @@ def test_the_simulated_device_is_the_real_one(target, name):
         ones = np.ones(copies.shape[1], np.int64)
         stream = messages(path, copies, ones, _Silent(0, 1), 5, workers)
         kept = next(stream)
-        device = Device(path, copies, kept, None, 5)
+        device = SimulatedDevice(path, copies, kept, None, 5)
         for number, sums in enumerate(stream):
             expected = device.residuals(number)[:, :, None] * device.u[:, None, :]
             assert sums == pytest.approx(expected, abs=2e-4)
@@ -54,7 +54,7 @@ def test_noise_has_the_stated_variance(target, view):
     raters = path.raters[copies.items] if view == "messages" else np.ones(copies.shape[1], np.int64)
     with Workers(1) as workers:
         stream = messages(path, copies, raters, SeededNoise(0, 1), 5, workers)
-        device = Device(path, copies, next(stream), None, 5)
+        device = SimulatedDevice(path, copies, next(stream), None, 5)
         noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
     assert path.h is not None
     by_hand = 8 * 4.0**2 * 4 * path.h[0][copies.items] / raters[:, None]
@@ -70,7 +70,7 @@ def test_noise_with_h_of_its_own_is_laplace(target):
     with Workers(1) as workers:
         ones = np.ones(copies.shape[1], np.int64)
         stream = messages(path, copies, ones, SeededNoise(0, 1), 5, workers, own_h=True)
-        device = Device(path, copies, next(stream), None, 5)
+        device = SimulatedDevice(path, copies, next(stream), None, 5)
         noise = next(stream) - device.residuals(0)[:, :, None] * device.u[:, None, :]
     assert path.laplace_scale == pytest.approx(2 * 4.0 * 2)
     scaled = noise / path.laplace_scale
