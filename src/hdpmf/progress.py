@@ -53,7 +53,6 @@ class LiveView:
     """A picture of the progress at the bottom of a terminal, drawn four times a second.
 
     Args:
-        stream: The terminal.
         picture: The progress as it is now.
     """
 

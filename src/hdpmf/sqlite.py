@@ -16,7 +16,6 @@ class FileKind:
     """A kind of file.
 
     Attributes:
-        name: For people.
         application: Tells it from other SQLite files.
         schema: The newest one that this version knows.
         safe: What is safe when the disk refuses, and what to do then.

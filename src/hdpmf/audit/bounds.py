@@ -84,11 +84,7 @@ def ceiling(runs: int, delta: float = 0.0, confidence: float = CONFIDENCE) -> fl
 def lower_bound(pilot: Scores, measured: Scores, delta: float = 0.0, confidence: float = CONFIDENCE) -> LowerBound:
     """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
 
-    Args:
-        pilot: Scores to choose the threshold and the side on.
-        measured: Scores of independent runs.
-        delta: The delta of the guarantee that is put to the test.
-        confidence: Of the bound; both rates share the rest.
+    The runs of the two are independent; both error rates share what ``confidence`` leaves.
     """
     if not 0.0 < confidence < 1.0 or not 0.0 <= delta < 1.0:
         raise ConfigError("confidence must lie between 0 and 1, delta from 0 up to 1")

@@ -33,7 +33,6 @@ class Differencing:
         chance: The same, by guessing blindly.
         epsilon_claimed: What the method says.
         epsilon_lower_bound: What the attack proves, with ``confidence``.
-        confidence: Of the bound.
         noise: Typical size (median standard deviation) of the noise on the audited messages.
         left_over: Largest difference between what the attacker saw and what the right star explains.
     """

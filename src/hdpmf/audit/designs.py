@@ -29,7 +29,6 @@ class Design:
 
     Attributes:
         kind: ``A`` or ``S`` (sums), ``L`` (bits).
-        epsilon: Of the survey.
         noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise, which an audit
             has to find out: a control. The attacker knows the factor.
         labels: Whether the sums are by taste labels.

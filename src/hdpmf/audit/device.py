@@ -45,13 +45,7 @@ def device_scores(
 ) -> DeviceScores:
     """Play ``runs`` runs of each world.
 
-    Args:
-        target: The rating.
-        path: What the recommender sends.
-        view: ``messages``, ``sums`` or ``sums-h-hidden``.
-        runs: Of each world.
-        seed: Of the first vectors and of the noise.
-        progress: Told about runs of either world.
+    The view is ``messages``, ``sums`` or ``sums-h-hidden``.
     """
     size = max(1, _ROWS_PER_BLOCK // len(target.own))
     begins = range(0, runs, size)

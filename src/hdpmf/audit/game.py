@@ -65,7 +65,6 @@ class Audit:
         runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
         epsilon: The method's epsilon.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
-        factors: K.
         epochs: T, the number of rounds.
         delta: Of the guarantee that is put to the test.
         seed: An audit is a simulation: the same seed gives the same bound.
@@ -116,11 +115,9 @@ class AuditResult:
 
     Attributes:
         method: As asked.
-        view: As asked.
         runs: Measured runs of each world.
         epsilon_claimed: What the method says a rating of this weight costs; None where it claims nothing.
         epsilon_lower_bound: What it costs at least, with ``confidence``.
-        confidence: Of the bound.
         verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
         claim_status: ``proved``, ``nominal`` or ``none``.
         claim_view: The view that the claim was made for.
@@ -133,10 +130,8 @@ class AuditResult:
             ``head`` is one whose grouping sums the rated item per label, and ``label`` one who knows the device's label
             in addition, which the proof allows for.
         pilot_runs: Runs of each world that chose the threshold.
-        data: The world.
         target: How many ratings the audited user has, and how many users rated the item.
         settings: The rest of what was asked, ``adjacency`` among it.
-        seconds: Time taken.
     """
 
     method: str

@@ -66,14 +66,7 @@ def labelled_scores(
 ) -> dict[str, Scores]:
     """Scores in the view ``sums`` of who sees the ``sums``, and of who knows the audited device's ``label`` as well.
 
-    Args:
-        target: Whose rating.
-        design: What is put to the test.
-        runs: Of each world.
-        seed: Of the noise.
-        progress: Told how many runs are done.
-        adjacency: What differs between the worlds.
-        head: Whether the audited item is summed per label, as the device's other items are.
+    With ``head`` the audited item is summed per label, as the device's other items are.
     """
     device = _device(target)
     n, contributors = len(device.own), max(target.ratings.n_users, 2)

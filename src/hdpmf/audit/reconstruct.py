@@ -61,13 +61,7 @@ def reconstruct(
 ) -> Reconstruction:
     """Attack some users who took part in the recorded run.
 
-    Args:
-        path: What the recommender sent.
-        ratings: The ratings of all users.
-        weights: Their privacy weights.
-        n_users: How many users to attack, spread evenly over all.
-        seed: Of the devices' noise.
-        progress: Told how many users are done.
+    They are spread evenly over all.
     """
     if n_users < 1:
         raise ConfigError(f"a reconstruction needs at least one user, not {n_users}")

@@ -38,14 +38,11 @@ class RecordedRun:
     """What the recommender sent in a training run.
 
     Attributes:
-        plan: The plan.
-        mechanism: How ratings entered.
         budget: The epsilon that set the noise, or None.
         factors: V of every round, the closing one included.
         h: The recommender's draws of every round, one row per item or one for all; None without noise.
         raters: Ratings that took part, per item.
         users: Who took part.
-        scale: The rating scale.
     """
 
     plan: Plan

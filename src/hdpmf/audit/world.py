@@ -19,7 +19,6 @@ class Target:
     """One rating of one user in a world of ratings, with everybody's privacy weights.
 
     Attributes:
-        ratings: The world.
         weights: Weight of each of its ratings.
         row: The rating that differs between the worlds.
         own: All rows of its user, ``row`` among them.
@@ -72,10 +71,7 @@ class Target:
 def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
     """An ordinary rating: of a user with a median number of ratings (at most 30), of an item of median popularity.
 
-    Args:
-        ratings: The world.
-        weight: Privacy weight of the target; everybody else's are drawn by the paper's specification.
-        seed: Of that draw.
+    Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
     """
     if not 0.0 < weight <= 1.0:
         raise PrivacyError(f"the weight of the audited rating must lie in (0, 1], not {weight:g}")

@@ -23,13 +23,7 @@ def new_device(
 ) -> DeviceStore:
     """A store with a new identity and a new key for the transport.
 
-    Args:
-        path: Where it goes; it must not exist yet.
-        name: What people call it; made of its identity where not given.
-        users: Users that it speaks for.
-        policy: What it agrees to.
-        passphrase: Seals the file.
-        scale: What its owner rates on; None takes it from the first file of ratings.
+    There must be nothing at ``path``. Without a scale it is that of the first file of ratings.
     """
     key = NodeKey.generate()
     store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale)

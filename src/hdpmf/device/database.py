@@ -49,7 +49,6 @@ class Database:
     Several commands may use one file at a time; their transactions come one after another. Threads may share one.
 
     Attributes:
-        path: The file.
         in_memory: There is none.
         rollbacks: How many transactions were undone here.
     """

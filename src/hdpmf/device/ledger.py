@@ -37,11 +37,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened between this device and a recommender.
 
     Attributes:
-        recommender: With whom.
-        run: Which run (hex).
         number: Which round of it.
-        method: By which method.
-        view: What the recommender sees.
         epsilon: The largest budget of a rating that was asked for; infinite where nothing is hidden.
         status: What that number is worth.
         action: What happened.
@@ -83,7 +79,6 @@ class Ledger:
     """The ledger of one store.
 
     Args:
-        database: Where it is.
         vault: What seals it.
         rated: The ratings, for their weights and tags.
         policy: What the device agrees to now.

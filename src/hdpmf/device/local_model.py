@@ -24,10 +24,6 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run.
 
     Attributes:
-        recommender: With whom.
-        run: Which run (hex).
-        method: By which method.
-        view: What the recommender saw.
         plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the Survey.
         numbers: The final Round or the ItemFacts, encoded.
         users: Users with a vector of this run. Others are fitted when they ask.
@@ -78,12 +74,7 @@ def recommend(
 ) -> list[Suggestion]:
     """The ``n`` best items that a user has not rated, best first. Nothing is sent.
 
-    Args:
-        store: The device's store.
-        n: How many.
-        user: For whom.
-        model: The finished run; None takes the one in the store.
-        prior: What is known of people in general, for the one-round designs.
+    Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.
@@ -126,7 +117,6 @@ class Prepared:
     """All that a prediction takes.
 
     Attributes:
-        catalogue: The items.
         devices: The users here with their vectors. PRIVATE.
         factors: A row per item.
         trained: The items that anything is known of.

@@ -32,7 +32,6 @@ class TakingPart:
     Attributes:
         table: All ratings of the device, as they were when these were chosen.
         ratings: Those that take part.
-        weights: Their privacy weights.
         digest: Of who rated which of them.
     """
 
@@ -115,14 +114,7 @@ def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
 
 
 def agreed_words(terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True) -> str:
-    """What is paid for, and what it is worth, in plain English.
-
-    Args:
-        terms: What was agreed on.
-        worth: What its epsilon is worth.
-        factors: Length of the vectors that gradients are of.
-        fresh: Noise is drawn anew in every round.
-    """
+    """What is paid for, and what it is worth, in plain English."""
     sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
     account = _accountant(terms, factors, "epoch" if fresh else "once")
     return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {PROMISE[worth]} {account}"

@@ -22,12 +22,8 @@ def predict(
 ) -> np.ndarray:
     """The rating that each of these users would give the item beside it.
 
-    Args:
-        store: The device's store.
-        users: Names that ratings were given under; somebody else is predicted as a user without ratings.
-        items: Ids as text; an item that the catalogue lacks gets the user's own mean.
-        model: The finished run; None takes the one in the store.
-        prior: What is known of people in general, for the one-round designs.
+    Users without ratings here, and items that the catalogue lacks, are predicted all the same (the latter by the user's
+    own mean). Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.

@@ -80,7 +80,6 @@ class PinnedRoster:
     Attributes:
         roster: Their public keys.
         users: Users behind each.
-        n_users: Users in all.
     """
 
     def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:

@@ -23,7 +23,6 @@ class RunState(msgspec.Struct, kw_only=True):
     """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors. PRIVATE.
 
     Attributes:
-        recommender: With whom.
         terms: What was agreed to, encoded; None for a device that only wants the model.
         plan: The Plan or the Survey, encoded.
         opening: The Opening or the Grouping, encoded.

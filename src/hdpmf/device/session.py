@@ -26,10 +26,8 @@ class Setup:
 
     Attributes:
         store: The device's store.
-        noise: Where noise comes from.
         simulation: Seeded noise is allowed; nothing leaves this process.
         seed: Of the first user vectors; None draws one for each run.
-        workers: Threads for the kernels.
         recommender: With whom, for the ledger.
     """
 
@@ -49,7 +47,6 @@ class Outcome:
     """What follows from a message: written down in one commit, then sent.
 
     Attributes:
-        message: The answer.
         entry: For the ledger.
         pays: Positions of the ratings that pay for it, and what each pays.
         model: A finished run's model, to be kept.
@@ -65,7 +62,6 @@ class Session(ABC):
     """A run under way on this device, in memory; the store has all that a restart needs.
 
     Attributes:
-        run: Which one.
         state: What the store keeps of it.
         sum: The secure sum of the job under way, where there is one.
         saved: The state as it is in the store.

@@ -42,10 +42,7 @@ class SumOfJob:
     def answer(self, store: DeviceStore, body: bytes, vector_leaves: Callable[[], None]) -> bytes:
         """The reply's body to a message of the sum.
 
-        Args:
-            store: For identity, roster and policy.
-            body: The message.
-            vector_leaves: Called before the masked vector is given away; what it writes is on the disk by then.
+        ``vector_leaves`` is called before the masked vector is given away; what it writes is on the disk by then.
         """
         request = zlib.crc32(body)
         if self._last is not None and self._last[0] == request:

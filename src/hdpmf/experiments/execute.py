@@ -40,7 +40,6 @@ class Task(msgspec.Struct, frozen=True):
     """Some runs to do one after another.
 
     Attributes:
-        runs: The runs.
         files: Where the user's files are, by checksum.
         imports: Modules that register methods.
         starter: The process that started this; in any other one, Ctrl-C is left to it.

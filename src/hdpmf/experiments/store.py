@@ -112,7 +112,6 @@ class Result(msgspec.Struct, frozen=True):
         metrics: See the module's docstring; empty unless done.
         claim: What the method's epsilon is worth.
         message: Why it did not end well.
-        version: Of hdpmf.
         started: UTC, ISO 8601.
         finished: UTC, ISO 8601.
         host: Facts about the machine.

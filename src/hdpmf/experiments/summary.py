@@ -27,10 +27,8 @@ class Cell:
         experiment: Name of the experiment.
         dataset: Name of the data set.
         dataset_title: As tables show it ("Yelp sample").
-        method: Name of the method.
         label: As tables show it.
         in_paper: Whether the paper shows this method here.
-        factors: K.
         x: Place on the axis, or None in a table.
         metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of ``RANKING`` where
             it was measured.

@@ -26,9 +26,6 @@ class Tuned:
     """What tuning found.
 
     Attributes:
-        method: The method.
-        dataset: The data set.
-        factors: K.
         folds: Folds of the cross-validation.
         grid: Every combination with its mean errors over the folds, in the order of the grid.
         best: The one with the lowest MSE.

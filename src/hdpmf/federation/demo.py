@@ -42,22 +42,17 @@ class DemoResult:
 
     Attributes:
         devices: Device processes.
-        users: On all of them.
         rounds: How often they were asked for numbers.
         seconds_per_round: Median.
         mse: Mean squared error of the devices' own predictions of test ratings.
-        mae: Mean absolute error.
         library_mse: Of the same method in one process, by the library.
         library_mae: Likewise.
         user_mean_mse: Of every user's own mean, which needs no recommender.
         n: Test ratings.
-        view: What the recommender saw.
         epsilon: The largest budget of a rating; None where nothing is claimed.
         status: What that is worth.
-        method: By which method.
         refusals: By reason.
         bytes_per_device: To and from a device, in the whole run.
-        seconds: All of it.
         statement: What the recommender could see, and what follows.
     """
 

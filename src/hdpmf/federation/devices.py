@@ -33,7 +33,6 @@ class DevicesHere:
     """Devices in this process.
 
     Args:
-        parts: What is on them.
         policy: What they agree to (a ``Policy`` as TOML, so that it can travel).
         seed: Of all draws.
         first: Number of the first device: draws differ between devices.
@@ -90,9 +89,7 @@ class DevicesInProcesses:
 
     Args:
         parts: What is on the devices.
-        policy: What they agree to.
         seed: Of all draws.
-        processes: How many.
     """
 
     def __init__(self, parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int) -> None:

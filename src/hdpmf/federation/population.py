@@ -17,7 +17,6 @@ class DeviceRatings:
 
     Attributes:
         ratings: Of its users, whose ids are text as on a device; the items are the whole catalogue's.
-        beta: Privacy weight of each user.
         gamma: Privacy weight of each item; one array for all devices.
     """
 

@@ -40,17 +40,13 @@ class SimulationResult:
     """What a simulated federation did and cost.
 
     Attributes:
-        devices: How many there were.
         rounds: How often they were asked for numbers.
         seconds_per_round: On average, recommender and all devices together.
         bytes_per_device: To and from a device, in the whole run.
         mse: Mean squared error on the test ratings; None without any.
-        mae: Mean absolute error.
         view: What the recommender saw: ``messages`` or ``sums``.
         epsilon: The largest budget of a rating; None where nothing is claimed.
         status: What that is worth: ``proved``, ``nominal`` or ``none``.
-        method: By which method.
-        users: How many.
         n: Test ratings.
         user_mean_mse: Of every user's own mean, which needs no recommender.
         user_mean_mae: Likewise.

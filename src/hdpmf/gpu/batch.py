@@ -16,8 +16,6 @@ class BatchSolver:
     """Ratings laid out for both passes; factors are the caller's.
 
     Args:
-        table: The ratings.
-        n_factors: K.
         scale_steps: Divide a step by the square root of the number of ratings behind it.
         engine: Does the passes; by default the one for the table's device.
 

@@ -25,7 +25,6 @@ class JointSolver:
     """Both vectors of a rating step at once.
 
     Args:
-        table: The ratings.
         seeds: Of the orders of each view, which its runs share.
         epochs: How many orders will be needed.
         engine: Does the work; by default the one for the table's device.

@@ -13,15 +13,7 @@ def fit_users(
 ) -> Tensor:
     """Vectors t that solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per user.
 
-    Args:
-        begin: Where each user's ratings begin, and the end of the last.
-        partner: The item of each rating.
-        target: What is to be explained of each rating.
-        X: Features, one row per item.
-        weight: How much a rating of each item counts.
-        precision: Of the prior, in the same units.
-        mean_map: The precision times the map from a user's description z to the prior's mean; z is the mean features of
-            what the user rated, and the logarithm of how many ratings over 80 with its square.
+    The arguments are those of ``kernels.normal.fit_users``.
     """
     size = X.shape[1]
     counts = torch.diff(begin)

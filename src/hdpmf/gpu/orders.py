@@ -35,7 +35,6 @@ class Queues:
         base: Where each order begins, and the end of the last (int64).
         view: The view that each order is of (int32).
         begin: For each view, where each item's queue begins after the base, and the end of the last (int64).
-        n_users: How many users there are.
         user: The user of each place (int32).
         turn: The how-manieth rating of that user it is (int32).
     """

@@ -23,8 +23,6 @@ class SequentialSolver:
     in its view, which leaves the order that it would have alone.
 
     Args:
-        table: The ratings.
-        n_factors: K.
         seed: Of the orders.
         engine: Does the passes; by default the one for the table's device.
 

@@ -50,9 +50,6 @@ class Stream:
 
     Attributes:
         blocks: The ratings.
-        n_users: How many users there are.
-        n_items: How many items.
-        device: The device.
     """
 
     blocks: Blocks
@@ -81,7 +78,6 @@ class StreamedBatchSolver:
 
     Args:
         stream: The ratings.
-        n_factors: K.
         scale_steps: Divide a step by the square root of the number of ratings behind it.
         at_a_time: Ratings in a buffer.
         engine: Does the passes; by default the one for the device.

@@ -20,11 +20,8 @@ class Table:
         users: User of each rating (int32).
         items: Item of each rating (int32).
         target: What the model should predict, of shape (views, ratings) or (1, ratings) where views share it.
-        n_users: How many users there are.
-        n_items: How many items.
         coefficient: How much a residual counts in the item pass, in the same way, or None where all count 1.
         members: Bit v of each says whether it is in view v (int32), or None where there is one view of all.
-        n_views: How many views there are.
     """
 
     users: Tensor

@@ -25,7 +25,6 @@ class Recipe:
 
     Attributes:
         solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at once).
-        n_factors: K.
         noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
         fresh_noise: Draw the noise anew in every epoch.
         unit_ball: Keep user vectors in the unit ball.
@@ -46,7 +45,6 @@ class GpuRun:
 
     Attributes:
         rates: Its learning rate in each epoch.
-        reg: Regularisation.
         seed: Of its noise, and of the orders of ratings.
         noise_scale: Scale b of its noise.
         view: The view of the table that it trains on.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hdpmf.methods.configurations import (
     BitOptions,
     FactorizationOptions,
@@ -109,38 +111,24 @@ HDPMF = Method(
     colour="#0072b2",
 )
 
-HDPMF_W = Method(
+HDPMF_W = replace(
+    HDPMF,
     name="hdpmf-w",
     label="HDPMF-W",
     summary="HDPMF with weighted residuals",
-    family="factorization",
-    estimator=f"{_RULE}:HDPMF",
-    configuration=HDPMFOptions,
     fixed={"mechanism": "weight", "rescale": True},
     rates=_RATES | {"batch": 0.05},
     mechanism="weight",
-    accounting="gradients",
-    plain=_nominal(budgets=False),
-    views=("sums", "messages"),
-    has_h=True,
-    audited=True,
     colour="#009e73",
 )
 
-HDPMF_R = Method(
+HDPMF_R = replace(
+    HDPMF,
     name="hdpmf-r",
     label="HDPMF-R",
     summary="the paper's ablation: no rescaling",
-    family="factorization",
-    estimator=f"{_RULE}:HDPMF",
-    configuration=HDPMFOptions,
     fixed={"mechanism": "stretch", "rescale": False},
-    rates=_RATES,
-    mechanism="stretch",
-    accounting="gradients",
-    plain=_nominal(budgets=False),
-    views=("sums", "messages"),
-    has_h=True,
+    audited=False,
     colour="#b5578c",
     tuned_like="hdpmf",
 )
@@ -196,37 +184,29 @@ HDPMF_PAID = Method(
     version=1,
 )
 
-PDPMF = Method(
+PDPMF = replace(
+    HDPMF,
     name="pdpmf",
     label="PDPMF",
     summary="ratings with small budgets are sampled",
-    family="factorization",
     estimator=f"{_RULE}:PDPMF",
     configuration=SampledOptions,
-    rates=_RATES,
+    fixed={},
     mechanism="sample",
     accounting="sampled-gradients",
     plain=_nominal(budgets=True),
-    views=("sums", "messages"),
-    has_h=True,
-    audited=True,
     colour="#d55e00",
 )
 
-DPMF = Method(
+DPMF = replace(
+    PDPMF,
     name="dpmf",
     label="DPMF",
     summary="everybody at the smallest budget",
-    family="factorization",
     estimator=f"{_RULE}:DPMF",
     configuration=PrivateFactorizationOptions,
-    rates=_RATES,
     mechanism="uniform",
     accounting="uniform-gradients",
-    plain=_nominal(budgets=True),
-    views=("sums", "messages"),
-    has_h=True,
-    audited=True,
     colour="#a87a00",
     tuning={"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
 )

@@ -66,11 +66,7 @@ def table2() -> dict[str, float]:
 def table3(dataset: str, method: str, factors: int, metric: str) -> Published | None:
     """A number of Table III; None where the paper has none.
 
-    Args:
-        dataset: ``yelp-sample`` gives the paper's Yelp, marked as not comparable.
-        method: A method's name.
-        factors: 10 or 5.
-        metric: ``mse`` or ``mae``.
+    ``yelp-sample`` gives the paper's Yelp, marked as not comparable.
     """
     table = _table("table3")
     wanted = "yelp" if dataset == "yelp-sample" else dataset

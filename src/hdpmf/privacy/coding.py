@@ -86,7 +86,6 @@ class Coding:
 
     Attributes:
         name: Of the curve.
-        scale: The public rating scale.
         entries: The centred whole number for each level of the scale, from low to high.
         unit: What 1 stands for, on the curve's own range of 1.
     """

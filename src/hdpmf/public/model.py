@@ -36,9 +36,6 @@ class PublicModel:
 
     Attributes:
         about: What it is: method or class, settings, privacy claim and the like, as plain values.
-        items: Item ids.
-        scale: The public rating scale.
-        item_table: Titles and the like, where known.
         numbers: The final factors or the item facts.
         plan: What they belong to, where they come from a run.
         fit: What devices fit their vectors to, in a one-round model of an estimator.

@@ -14,11 +14,8 @@ class Catalogue:
     """Items with their factors.
 
     Attributes:
-        items: Item ids.
         factors: V, one row per item.
         raters: How many ratings took part in training, per item; an item with none has no useful factors.
-        scale: The public rating scale.
-        item_table: Titles and the like, where known.
     """
 
     items: IdIndex

@@ -125,12 +125,7 @@ def sharp_biases(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Design A: biases and how uncertain they are.
 
-    Args:
-        survey: What was asked.
-        observed: Noisy sums.
-        known: What the sums of weights are in truth.
-        noise: Per item, how much more noise its score has than one sum has (as a factor on its scale).
-        features: Public features of the items, one row each, or None.
+    ``noise`` says, per item, how many times the scale of one sum's noise its score has.
     """
     noise_scale = noise / (survey.epsilon * float(1 - MEAN_SHARE))
     curve = coding_of(survey).curve

@@ -54,12 +54,7 @@ def make_grouping(
 ) -> Grouping:
     """What devices draw their labels by: a public score per item, and the items with enough weight for two sums.
 
-    Args:
-        survey: What was asked.
-        answers: How much weight each item has.
-        features: Public features of the items, one row each.
-        weights: What each feature counts in the score.
-        popularity_weight: What the centred logarithm of an item's weight counts.
+    The score adds up features by ``weights`` and the centred logarithm of an item's weight.
     """
     released = _released(survey, answers)
     known = deconvolve(released, POPULARITY_SCALE / survey.epsilon).size_biased

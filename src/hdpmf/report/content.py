@@ -133,9 +133,7 @@ class Content:
 def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
     """Read a results folder.
 
-    Args:
-        folder: Where the store is.
-        first: Names of experiments that come before others, in this order.
+    The experiments named in ``first`` come before others, in this order.
 
     Raises:
         ConfigError: There is no store, or nothing in it.

@@ -64,13 +64,7 @@ def accuracy_table(
 ) -> str:
     """Methods down, measures and K across.
 
-    Args:
-        experiment: Whose table it is.
-        cells: Its cells.
-        emphasis: What is bold.
-        caption: What bold means, and what else there is to know.
-        note: The end of the caption.
-        added: Mark methods that the paper does not show with a dagger.
+    With ``added``, methods that the paper does not show have a dagger. ``note`` ends the caption.
     """
     factors = experiment.factors
     lists = list_metrics(cells)

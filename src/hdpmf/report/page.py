@@ -19,7 +19,6 @@ class Page:
 
     Attributes:
         kind: What sort of report it is, above the title.
-        title: The headline.
         findings: Sentences made from the numbers.
         sections: The parts: name in the navigation, and the part itself, by its anchor.
         charts: What the page's script draws (see `chart_data`).

@@ -29,7 +29,6 @@ class Written:
     """What a report came to.
 
     Attributes:
-        folder: Where it is.
         files: Paths of its files, relative to the folder.
         findings: The headline, in sentences.
         missing: Cells without a complete result.

@@ -50,7 +50,6 @@ class SecureSumClient:
         identity: The device's long-lived key; it must be on the roster.
         roster: The roster that this device has pinned.
         vector: The device's words (``IntegerCoding`` makes them of integers).
-        policy: What the device insists on.
     """
 
     def __init__(

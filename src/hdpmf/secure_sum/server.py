@@ -67,7 +67,6 @@ class SecureSumServer:
 
     Args:
         plan: The sum to make (see ``propose``).
-        roster: The devices.
     """
 
     def __init__(self, plan: SumPlan, roster: Roster) -> None:

@@ -45,12 +45,7 @@ def smallest_threshold(degree: int, fraction: Fraction = TWO_THIRDS) -> int:
 def risks(n_devices: int, neighbours: int, threshold: int, *, colluding: int, dropping: int) -> Risks:
     """The chances that something goes wrong.
 
-    Args:
-        n_devices: Devices of the cohort.
-        neighbours: Holders of each.
-        threshold: Of the holders, how many must survive.
-        colluding: Devices that work for the recommender.
-        dropping: Devices that drop out, at random.
+    ``colluding`` devices work for the recommender; ``dropping`` ones drop out at random.
     """
     degree = min(neighbours, n_devices - 1)
     others = n_devices - 1

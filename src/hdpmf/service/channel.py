@@ -32,7 +32,6 @@ class RunChannel:
     that callers give to messages whose content cannot be right.
 
     Args:
-        transport: Carries the messages.
         run: The run's id.
         metrics: Where bytes and refusals are counted.
 

@@ -41,9 +41,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The service's own settings.
 
     Attributes:
-        name: For people.
-        host: Address to listen on.
-        port: Port to listen on.
         names: Host names and addresses under which devices reach it; its certificate is for these.
         pace: How long it waits.
     """
@@ -65,9 +62,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A run as it was begun.
 
     Attributes:
-        settings: What it is about.
         devices: The roster at that time.
-        cohort: Those that are asked.
         earlier: Ids of runs whose answers are put together with this one's.
     """
 
@@ -78,11 +73,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ServiceFolder:
-    """The folder of a service that was set up with ``create``.
-
-    Args:
-        folder: Where it is.
-    """
+    """The folder of a service that was set up with ``create``."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder

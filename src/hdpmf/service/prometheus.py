@@ -17,11 +17,7 @@ LOCAL = "127.0.0.1"
 
 
 class Collector:
-    """Reads the counts when somebody asks for them.
-
-    Args:
-        metrics: The counts.
-    """
+    """Reads the counts when somebody asks for them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

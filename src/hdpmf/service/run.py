@@ -32,15 +32,12 @@ class FederatedRun:
     """One run, as its steps see it.
 
     Attributes:
-        settings: What the run is about.
         table: The items, as devices get them.
         enrolled: Who may take part; it does not change during a run.
-        transport: Reaches the devices.
         id: The run's id; a new one where not given.
         only: The devices that are asked; everyone on the roster where not given.
         files: Where checkpoints go; nowhere where not given.
         pace: How long to wait.
-        metrics: Where things are counted.
         log: Told what happens, in lines for people.
         sleep: For tests.
         cohort: The devices that are asked.

@@ -35,7 +35,6 @@ class RunOutcome:
     """How a run ended.
 
     Attributes:
-        run: Its id.
         model: The result.
         statement: What the recommender could see and what that is worth.
         answer: Of a survey, what this run's devices answered.
@@ -52,10 +51,7 @@ class RunOutcome:
 def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws | None = None) -> RunOutcome:
     """One run from its first message to its result, or on from where its files say that it was.
 
-    Args:
-        run: The run.
-        earlier: Answers of other cohorts to the same survey.
-        draws: Where h and first factors come from; the operating system where not given.
+    ``earlier`` are answers of other cohorts to the same survey. Without ``draws`` the operating system draws.
     """
     settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
     before = (metrics.bytes_in, metrics.bytes_out)
@@ -100,14 +96,7 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws |
 
 
 class Service:
-    """A recommender with a folder.
-
-    Args:
-        folder: Its folder.
-        transport: Reaches the devices.
-        metrics: Where things are counted.
-        log: Told what happens.
-    """
+    """A recommender with a folder."""
 
     def __init__(
         self,

@@ -28,9 +28,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum`` makes the noise.
         epsilon: The largest budget of a rating.
         rounds: T; the one-round designs have 1, or 2 with taste labels.
-        factors: K.
         learning_rate: Initial.
-        reg: Regularisation.
         threshold: Of ``pdpmf``: ``mean``, ``min`` or ``max`` of the budgets, or a number.
         scale_steps: Divide a step by the square root of the ratings behind it.
         h_per_item: Draw h for every item, or one for all.

@@ -63,12 +63,7 @@ def sum_when_ready(
 ) -> Summed:
     """Ask devices to get ready, then sum their numbers; tried again where it breaks off before anyone has sent any.
 
-    Args:
-        run: The run.
-        number: The job.
-        asked: The devices.
-        message: What tells them the job.
-        layout: The words of the job, by the number of participants.
+    ``layout`` gives the words of the job, by the number of participants.
 
     Raises:
         SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.

@@ -46,8 +46,6 @@ class OneRoundShard:
 
     Args:
         ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
-        weights: Their privacy weights.
-        noise: Where the users' noise comes from.
         epsilon: The largest budget that these users agree to, once.
         catalogue: Fingerprint of the item table that these users know.
         n_users: How many users take part here; those without ratings add their share of the noise too.

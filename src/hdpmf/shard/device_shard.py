@@ -33,11 +33,7 @@ class DeviceShard(Shard):
 
     Args:
         ratings: The ratings of these users that take part.
-        weights: Their privacy weights.
-        mechanism: How their ratings enter.
-        noise: Where the users' noise comes from.
         seed: Of the first user vectors.
-        workers: Threads for the kernels.
         everyone: Users of the run: no item can have more raters.
         n_users: As for Shard.
         sharing: As for Shard.

@@ -23,14 +23,11 @@ class Devices:
     """The private state of users. Item positions are those of the recommender's catalogue.
 
     Attributes:
-        users: User ids.
         vectors: U, one row per user.
-        beta: Privacy weight of each user.
         gamma: Privacy weight of each item, as the users see it.
         means: Each user's own mean rating (NaN for a user without ratings).
         rated_start: Where each user's list of rated items begins in ``rated``, and the end of the last.
         rated: Items rated, user after user.
-        scale: The public rating scale.
     """
 
     users: IdIndex

@@ -33,11 +33,8 @@ class Shard:
 
     Args:
         ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
-        weights: Their privacy weights.
         mechanism: How their ratings enter. A plan that names another one is refused.
-        noise: Where the users' noise comes from.
         seed: Of the first user vectors.
-        workers: Threads for the kernels.
         n_users: Users here, with or without ratings; by default those of ``ratings``.
         sharing: Users whose shares of ``hdpmf-paid``'s noise make the whole of it; by default those here.
         min_raters: Items with fewer raters are left out of noise on a grid.

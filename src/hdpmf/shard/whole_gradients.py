@@ -21,8 +21,6 @@ class WholeGradients:
         users: Position of each rating's user.
         rows: Row of each rating's item.
         values: The ratings.
-        weights: Their privacy weights.
-        scale: The public rating scale.
         n_rows: Rows of the result.
     """
 

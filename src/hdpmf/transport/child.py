@@ -16,7 +16,6 @@ class Child:
     """Starts on construction. Its standard input is a pipe from this process; when that closes, it should end.
 
     Args:
-        name: What it is called here.
         arguments: Of the interpreter.
         log: Where its standard error goes.
         environment: All of it.

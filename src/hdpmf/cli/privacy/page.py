@@ -60,12 +60,7 @@ def print_page(
 ) -> None:
     """Everything, in words and numbers.
 
-    Args:
-        setting: The method as it is run.
-        values: What a rating's value costs, for every observer and person.
-        presence: What it costs that there is a rating.
-        whole: What all ratings of a user cost together.
-        numbers: What was counted with.
+    What a rating's value, its presence and all ratings of a user together (``whole``) cost, for every observer.
     """
     method = method_named(setting.method)
     form = method.form(setting.labels)

@@ -91,13 +91,7 @@ def run_and_summarise(
 ) -> tuple[Done, dict[str, list[Cell]]]:
     """Do what is missing and read everything back.
 
-    Args:
-        experiments: Resolved ones.
-        out: The folder of the results.
-        execution: Who does the runs.
-        files: The user's files, by checksum.
-        command: To go on after Ctrl-C.
-        public_command: The same without places on this machine, for the store.
+    ``command`` goes on after Ctrl-C; ``public_command``, for the store, is the same without places on this machine.
     """
     from hdpmf.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
     from hdpmf.gpu.availability import use_gpu

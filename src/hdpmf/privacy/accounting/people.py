@@ -14,7 +14,6 @@ class Person:
     """A user of a specification, who rates an item of middling sensitivity.
 
     Attributes:
-        name: In words.
         weight: The privacy weight of such a rating.
     """
 

@@ -37,10 +37,7 @@ class Setting:
     """A method as it is run. Everything here is public.
 
     Attributes:
-        method: Its name.
         epsilon: The largest budget of a rating.
-        factors: K.
-        rounds: T.
         noise: ``epoch`` (fresh in every round) or ``once``.
         h: The recommender's draws per ``item`` or ``shared`` by all items.
         noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it can be, epsilon.
@@ -48,7 +45,6 @@ class Setting:
         design: Of ``hdp-sum``: ``A`` or ``S``.
         labels: Of ``hdp-sum``: whether by taste labels.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
-        scale: The public rating scale.
         h_quantile: Which draws of h to reckon with where they are not given: 0.5 is a typical run.
         h_draws: The recommender's draws for one item, all rounds and coordinates, where they are known.
     """
@@ -106,7 +102,6 @@ class Subject:
     Attributes:
         unit: One rating, an item's ratings or a user's.
         neighbours: Whether values differ or presence.
-        weights: Their privacy weights.
         raters: How many ratings each one's item has.
     """
 

@@ -85,7 +85,6 @@ class FlowerRecommender:
 
     Args:
         folder: Where certificates, Flower's own files and the log go.
-        host: Address to listen on.
         port: Port to listen on; 0 for any free one, which then is kept.
         names: Host names and addresses under which devices reach it: the certificate is for these.
         roster: Public node key of every enrolled device, by its roster name.
@@ -94,7 +93,6 @@ class FlowerRecommender:
 
     Attributes:
         authority: What devices need to trust this recommender (PEM).
-        port: Where it listens.
         superlink: The child process.
     """
 

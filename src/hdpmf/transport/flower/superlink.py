@@ -27,7 +27,6 @@ class SuperLink:
         settings: Where it listens and what it asks for.
 
     Attributes:
-        port: Where it listens.
         own_port: Where it listens for this process, on this machine.
         secret: What opens the parts that are not for devices.
 

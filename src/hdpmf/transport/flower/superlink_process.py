@@ -31,7 +31,6 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """What a SuperLink is started with.
 
     Attributes:
-        host: Address to listen on.
         port: Port to listen on; 0 for any free one.
         certificate: File with the server's certificate.
         key: File with its secret key.
