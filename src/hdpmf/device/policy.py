@@ -149,7 +149,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise PrivacyError(
                 f"the run counts {terms.credit} users on one device; the policy allows {self.max_credit}"
             )
-        credits = sorted((min(one, terms.credit) for one in users), reverse=True)
+        credits = sorted((min(count, terms.credit) for count in users), reverse=True)
         least = self._fraction("min_fraction") * sum(credits)
         if terms.minimum < least:
             raise PrivacyError(

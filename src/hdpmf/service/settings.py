@@ -127,7 +127,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def counted(self, users: Iterable[int]) -> int:
         """Users that devices count for: in sums, where each adds noise, no machine for more than ``credit``."""
-        return sum(users) if self.view == "messages" else sum(min(one, self.credit) for one in users)
+        return sum(users) if self.view == "messages" else sum(min(count, self.credit) for count in users)
 
     def sharing(self, users: Collection[int]) -> int:
         """Users whose shares make the whole noise: the smallest sum less the largest devices that may collude.
@@ -137,7 +137,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         if self.view != "sums":
             return self.minimum
-        credits = sorted((min(one, self.credit) for one in users), reverse=True)
+        credits = sorted((min(count, self.credit) for count in users), reverse=True)
         left = self.minimum - sum(credits[: math.ceil(self.max_colluding * len(credits) - 1e-9)])
         if left < 1:
             raise ConfigError(
