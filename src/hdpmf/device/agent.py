@@ -17,7 +17,7 @@ from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.local_model import LocalModel, keep_model
 from hdpmf.device.outbox import pack, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
-from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open
+from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open, view_of
 from hdpmf.device.session import Outcome, Session, Setup
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.survey import SurveySession
@@ -168,18 +168,31 @@ class DeviceAgent:
             raise
 
     def _break_off(self, run: bytes) -> None:
+        """End a run here as the store has it, whatever was begun in memory."""
         self._sessions.pop(run, None)
-        saved = self._store.runs.load(run)
-        if saved is None:
+        session = self._session(run)
+        if session is None:
             return
-        state = read_state(saved)
-        state.over, state.shard = True, None
         with self._store.transaction():
             set_open(self._store, [other for other in open_runs(self._store) if other != run])
-            if state.charged:
-                self._store.runs.save(run, state.encode())
+            session.state.over, session.state.shard = True, None
+            self._give_back(session)
+            if session.state.charged:
+                session.save()
             else:
                 self._store.runs.drop(run)
+        self._sessions.pop(run, None)
+
+    def _give_back(self, session: Session) -> None:
+        """What a run that is over was to cost and never left is not paid, and the ledger says why."""
+        state = session.state
+        part = session.unsent() if state.charged else 0.0
+        if part > 0:
+            last = "no job" if state.summed < 0 else f"job {state.summed}"
+            words = f"the run is over here, and the last masked numbers that left were of {last}"
+            self._store.ledger.give_back(session.entry("returned", max(state.summed, 0), words), part)
+        if part >= 1:
+            state.charged = False
 
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
@@ -193,6 +206,10 @@ class DeviceAgent:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
         check_policy(store.policy, terms, roster)
         self._make_room()
+        for run in self._own_runs():  # what an earlier run holds and never took is free for this one
+            state = self._state(run)
+            if state is not None and state.charged and state.summed < 0 and view_of(state) == "sums":
+                self._break_off(run)
         kind = SurveySession if method_named(terms.method).one_round else TrainingSession
         session = kind(self._setup, envelope.run, self._new_state(envelope.body))
         return session, Outcome(compose(Accepted))
@@ -229,6 +246,8 @@ class DeviceAgent:
                 store.ledger.note(outcome.entry)
             if outcome.model is not None and not self._setup.simulation:
                 keep_model(store, outcome.model)
+            if state.over:
+                self._give_back(session)
             if session.run not in self._sessions or state.over:
                 runs = [run for run in open_runs(store) if run != session.run]
                 set_open(store, runs if state.over else [*runs, session.run])
@@ -255,9 +274,10 @@ class DeviceAgent:
             raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
 
         def vector_leaves() -> None:
+            first = session.state.summed < 0
             entry = session.summed(envelope.number)
             with self._store.transaction():
-                self._store.ledger.note(entry)
+                self._store.ledger.note(entry, first=first)
                 session.save()
             session.touched = False
 
@@ -292,19 +312,21 @@ class DeviceAgent:
             del self._sessions[run]
 
     def _make_room(self) -> None:
-        """Terms cost nothing, so that those that never led to anything make place for others."""
-        runs = open_runs(self._store)
+        """A recommender's oldest run makes place for its newest; first one that never led to anything."""
+        runs = self._own_runs()
         if len(runs) < MAX_OPEN:
             return
         for run in runs:
-            saved = self._store.runs.load(run)
-            if saved is None or not read_state(saved).charged:
-                with self._store.transaction():
-                    self._store.runs.drop(run)
-                    set_open(self._store, [other for other in runs if other != run])
-                self._sessions.pop(run, None)
+            state = self._state(run)
+            if state is None or not state.charged:
+                self._break_off(run)
                 return
-        raise DeclinedError("busy", f"{len(runs)} runs are under way here")
+        self._break_off(runs[0])
+
+    def _own_runs(self) -> list[bytes]:
+        """The runs under way with this recommender, oldest first."""
+        states = ((run, self._store.runs.load(run)) for run in open_runs(self._store))
+        return [run for run, saved in states if saved and read_state(saved).recommender == self._setup.recommender]
 
 
 @lru_cache(maxsize=2)

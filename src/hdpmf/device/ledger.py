@@ -30,7 +30,7 @@ SLACK = 1e-9
 
 _CHARGES = np.dtype([("user", f"V{TAG_BYTES}"), ("pair", f"V{TAG_BYTES}"), ("epsilon", "<f8")])
 
-Action = Literal["agreed", "sent", "refused", "received"]
+Action = Literal["agreed", "sent", "refused", "received", "returned"]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         labels: The run is by taste labels; None in entries of version 0.1.0, which did not say it.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         ratings: How many ratings paid.
-        paid: What they paid together.
+        paid: What they paid together. What was ``agreed`` is held for the run, and paid when numbers are ``sent``.
+        part: Of ``returned``: how much of what the run was to cost never left, so that it is given back.
     """
 
     recommender: str
@@ -65,6 +66,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""
     ratings: int = 0
     paid: float = 0.0
+    part: float = 0.0
 
     def __repr__(self) -> str:
         return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
@@ -174,10 +176,38 @@ class Ledger:
                 msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())), charges.tobytes()
             )
 
-    def note(self, entry: Entry) -> None:
-        """Write down something that costs nothing more."""
+    def note(self, entry: Entry, *, first: bool = False) -> None:
+        """Write down something that costs nothing more (``first``: from here on what was held for the run is paid)."""
         with self._database.transaction():
-            self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), None)
+            self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), b"" if first else None)
+
+    def give_back(self, entry: Entry, part: float) -> None:
+        """Write down that of what a run was to cost this part never left the device.
+
+        Args:
+            entry: Of the run, with the proof in words.
+            part: Up to 1; all of it only where the ledger has nothing that was sent.
+
+        Raises:
+            PrivacyError: Something of the run was sent, and all is to be given back.
+        """
+        with self._database.transaction():
+            if part >= 1 and any(one.run == entry.run and one.action == "sent" for one in self.entries()):
+                raise PrivacyError("numbers of this run were sent; what they cost is not given back")
+            returned = msgspec.structs.replace(entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0))
+            self._write(returned, b"")
+
+    def give_back_held(self, words: str) -> None:
+        """Give back what is held for runs that can send nothing any more, and from which nothing was sent."""
+        with self._database.transaction():
+            held: dict[str, Entry] = {}
+            for entry in self.entries():
+                if entry.action == "agreed":
+                    held.setdefault(entry.run, entry)
+                elif entry.action in ("sent", "returned"):
+                    held.pop(entry.run, None)
+            for entry in held.values():
+                self.give_back(msgspec.structs.replace(entry, words=words), 1.0)
 
     def entries(self) -> list[Entry]:
         """Everything, in the order in which it happened."""
@@ -189,8 +219,11 @@ class Ledger:
         return self._look_up(ratings, self._sums("pair", run))
 
     def spent_total(self) -> float:
-        """What the ratings of one user have paid together; in a silo, of the user who has paid most."""
-        return max(self._sums("user").values(), default=0.0)
+        """What the ratings of one user have paid together; in a silo, of the user who has paid most.
+
+        What is held for a run from which nothing has left is not paid.
+        """
+        return max(self._sums("user", held=False).values(), default=0.0)
 
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
@@ -231,22 +264,33 @@ class Ledger:
         pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
         return np.fromiter((sums.get(self._rated.pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
 
-    def _sums(self, by: Literal["user", "pair"], run: str | None = None) -> dict[bytes, float]:
-        """What was paid, by tag. Read from the file each time: it is never out of date, and it is rarely needed."""
-        spent: dict[bytes, float] = {}
+    def _sums(self, by: Literal["user", "pair"], run: str | None = None, *, held: bool = True) -> dict[bytes, float]:
+        """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
+        runs: dict[str, dict[bytes, float]] = {}
+        waiting: set[str] = set()
         rows = self._database.execute(
             "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
         )
         for number, entry, sealed in rows:
-            if run is not None and self._entry(number, entry).run != run:
+            about = self._entry(number, entry)
+            if run is not None and about.run != run:
                 continue
+            spent = runs.setdefault(about.run, {})
+            if about.action == "returned":
+                runs[about.run] = {tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1}
+                continue
+            (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
             data = self._vault.open(sealed, b"charges" + _bytes(number))
             if len(data) % _CHARGES.itemsize:
                 raise StorageError("a ledger entry has the wrong length: the store is damaged")
             charges = np.frombuffer(data, _CHARGES)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
-        return spent
+        total: dict[bytes, float] = {}
+        for name, spent in runs.items():
+            for tag, paid in spent.items() if held or name not in waiting else ():
+                total[tag] = total.get(tag, 0.0) + paid
+        return total
 
     def _write(self, entry: Entry, charges: bytes | None) -> None:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")

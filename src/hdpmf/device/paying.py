@@ -85,7 +85,8 @@ def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarra
     try:
         store.ledger.charge(entry, store.ratings(), chosen, pays)
     except PrivacyError as error:
-        raise DeclinedError("budget", str(error)) from error
+        # Only what another run took in this moment; what ratings have left was looked at before.
+        raise DeclinedError("busy", str(error)) from error
 
 
 def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:

@@ -8,10 +8,10 @@ import msgspec
 
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Message, decode
+from hdpmf.protocol import Message, Terms, decode
 
 MAX_OPEN = 8
-"""Runs under way at a time. Terms cost nothing, so that a recommender could send any number."""
+"""Runs under way with a recommender at a time. Terms cost nothing, so that a recommender could send any number."""
 
 _OPEN = "open runs"
 _Runs = list[bytes]
@@ -69,6 +69,12 @@ def kept(data: bytes | None, kind: type[M]) -> M | None:
     """A message that was kept, if it is of this kind."""
     message: Message | None = None if data is None else decode(data)
     return message if isinstance(message, kind) else None
+
+
+def view_of(state: RunState) -> str:
+    """What the recommender of a run sees."""
+    terms = kept(state.terms, Terms)
+    return "nothing" if terms is None else terms.view
 
 
 def open_runs(store: DeviceStore) -> list[bytes]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hdpmf.device.declined import DeclinedError
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.run_state import RunState, kept
@@ -89,6 +90,11 @@ class Session(ABC):
     def revive(self, number: int) -> None:
         """After a restart: make a job's numbers ready again, where that can be, for a sum that they were not in."""
 
+    def unsent(self) -> float:
+        """The part of what the run was to cost that never left, now that it is over here."""
+        terms = self._terms
+        return 1.0 if terms is not None and terms.view == "sums" and self.state.summed < 0 else 0.0
+
     def summed(self, number: int) -> Entry:
         """Note that the numbers of a job are in a sum, which they are once."""
         self.state.summed = number
@@ -99,11 +105,11 @@ class Session(ABC):
         """Put the state into the store, inside the transaction of what it belongs to.
 
         Raises:
-            ProtocolError: Somebody else has gone on with this run, so that what is known here is out of date.
+            DeclinedError: Somebody else has gone on with this run, so that what is known here is out of date.
         """
         if self._store.runs.load(self.run) != self.saved:
             self.touched = True
-            raise ProtocolError("refused: another process has answered in this run")
+            raise DeclinedError("busy", "another process has answered in this run")
         self.saved = self.state.encode()
         self._store.runs.save(self.run, self.saved)
 

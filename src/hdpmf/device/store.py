@@ -325,6 +325,7 @@ class DeviceStore:
         """
         with self.transaction():
             self.runs.clear()
+            self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
             self._values.drop(_OWN + MODEL, _OWN + OPEN_RUNS, *([_CATALOGUE] if model else []))
             self._table = None
             if model:

@@ -183,6 +183,16 @@ class TrainingSession(Session):
         self._end()
         return Outcome(compose(Accepted), model=model)
 
+    def unsent(self) -> float:
+        """Each round of a run with a proof costs its part of epsilon, so that rounds that never came cost nothing."""
+        terms = self._terms
+        if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
+            return 0.0  # budgets were told in clear, which nothing takes back
+        part = super().unsent()
+        if part or terms.view != "sums" or self._agreed_plan is None or self.standing() != "proved":
+            return part
+        return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
+
     def _bare(self) -> bool:
         """Whether nothing is hidden, whatever the method is: the same noise twice is removed by subtracting."""
         return not self._plan().fresh_noise and self._plan().epochs > 1

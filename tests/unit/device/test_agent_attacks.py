@@ -330,9 +330,9 @@ def test_two_processes_that_answer_for_one_device():
     for message in (terms_for(), plan_for(), Opening(noise_budget=0.5)):
         ask(one, message)
     assert isinstance(ask(twin, _round(1), 1), Gradients)
-    refuses(one, _round(1, item_factors=np.ones((30, 4), np.float32)), "protocol", 1)
+    refuses(one, _round(1, item_factors=np.ones((30, 4), np.float32)), "busy", 1)
     assert isinstance(ask(one, _round(2), 2), Gradients)
-    refuses(twin, _round(2, item_factors=np.ones((30, 4), np.float32)), "protocol", 2)
+    refuses(twin, _round(2, item_factors=np.ones((30, 4), np.float32)), "busy", 2)
 
 
 def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(agent, run):
@@ -344,14 +344,17 @@ def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(
     assert isinstance(ask(agent, message, 1), Gradients)
 
 
-def test_a_device_with_many_paid_runs_is_busy():
+def test_the_oldest_of_many_paid_runs_makes_place():
     agent = agent_for(make_store(ratings=part([4])))
     for one in range(MAX_OPEN):
         name = one.to_bytes(16, "big")
         ask(agent, terms_for(epsilon=0.01), run=name)
         ask(agent, plan_for(epsilon=0.01), run=name)
         assert isinstance(ask(agent, Opening(noise_budget=0.01), run=name), ItemCounts)
-    refuses(agent, terms_for(), "busy")
+    assert ask(agent, terms_for()) == Accepted()
+    first = (0).to_bytes(16, "big")
+    refuses(agent, _round(1), "protocol", 1, run=first)
+    refuses(agent, terms_for(epsilon=0.02), "protocol", run=first)  # what was paid for does not begin again
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_ledger_says_so_before_the_vector_leaves(run):
 def test_a_vector_that_could_not_be_written_down_does_not_leave(run, monkeypatch):
     from hdpmf.errors import StorageError
 
-    def full(*_):
+    def full(*_, **__):
         raise StorageError("the disk refused")
 
     server = SecureSumServer(proposed(run), run.roster)
