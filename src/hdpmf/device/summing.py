@@ -17,6 +17,8 @@ from hdpmf.secure_sum.graph import read_bitmap
 from hdpmf.secure_sum.messages import MaskedVector, SumPlan
 from hdpmf.shard.outgoing import masked
 
+_MAX_PLANS = 32  # a recommender that does not like what devices drew may break off and ask again, but not for ever
+
 
 @dataclass(slots=True, repr=False)
 class SumOfJob:
@@ -37,6 +39,7 @@ class SumOfJob:
     layout: Callable[[int], SumLayout]
     terms: Terms
     _client: SecureSumClient | None = None
+    _plans: int = 0
     _last: tuple[int, bytes] | None = None
 
     def answer(self, store: DeviceStore, body: bytes, vector_leaves: Callable[[], None]) -> bytes:
@@ -65,6 +68,9 @@ class SumOfJob:
             raise SecureSumError(
                 "refused: the numbers of this job are in a sum already; two sums would tell them apart"
             )
+        self._plans += 1
+        if self._plans > _MAX_PLANS:
+            raise SecureSumError("refused: too many plans for one job; each would draw anew who holds shares")
         pinned = store.roster
         if pinned is None:
             raise SecureSumError("no roster is pinned here, so that nobody could be told from an impostor")

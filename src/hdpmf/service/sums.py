@@ -76,7 +76,9 @@ def sum_when_ready(
     for attempt in range(run.pace.attempts):
         if attempt:
             run.sleep(run.pace.pause)
-        ready = None if attempt == 0 and _under_way(run, number) else run.collect(asked, number, message, take, Ready)
+        under_way = attempt == 0 and _under_way(run, number)
+        honest = frozenset(asked) - run.barred
+        ready = None if under_way else run.collect(honest, number, message, take, Ready)
         try:
             return _secure_sum(run, number, ready, layout)
         except SumBrokenOffError as error:
@@ -156,6 +158,7 @@ class _Session:
             self._log.close_step()
             self._outgoing = self._advance()
         result = server.result
+        self._bar(result.liars)
         devices = frozenset(map(enrolled.device, result.survivors))
         return Summed(result.total, devices, server.plan.n_participants)
 
@@ -189,10 +192,19 @@ class _Session:
         else:
             self._log.take(place, data)
 
+    def _bar(self, liars: Collection[int]) -> None:
+        """Who gave or dealt wrong shares is named, and the run goes on without it."""
+        for place in sorted(liars):
+            device = self._run.enrolled.device(place)
+            self._run.barred.add(device)
+            self._run.channel.refused("wrong-shares")
+            self._run.log(f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums in this run")
+
     def _advance(self) -> dict[int, ToDevice]:
         try:
             outgoing = self._server.advance()
         except SecureSumError as error:
+            self._bar(self._server.liars)
             raise SumBrokenOffError(str(error), spent=self._steps >= _VECTORS_ASKED) from error
         self._steps += 1
         return outgoing

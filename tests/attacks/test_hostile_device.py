@@ -1,0 +1,104 @@
+"""One hostile device in a run of real agents: what it sends wrong is corrected, it is named, and the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import HdpmfError
+from hdpmf.federation.population import deal
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.protocol import DeviceCard, Reply, decode, encode
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.ratings import synthetic_world
+from hdpmf.secure_sum import decode_to_recommender
+from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.secure_sum.messages import Unmasking
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.service import Service
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import InProcessNetwork
+
+N = 12
+WORLD = synthetic_world(N, 60, 200, rng=3)
+POLICY = Policy(
+    methods=("hdp-sum", "hdpmf"), allow_nominal=True, min_participants=2, min_devices=2, min_neighbours=1, max_rounds=5
+)
+Change = Callable[[Unmasking], Unmasking]
+
+
+def wrong_shares(message: Unmasking) -> Unmasking:
+    return replace(
+        message, seeds={device: bytes([share[0] ^ 1]) + share[1:] for device, share in message.seeds.items()}
+    )
+
+
+def no_shares(message: Unmasking) -> Unmasking:
+    return replace(message, seeds={}, keys={})
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def town(folder: Path, stack: ExitStack, hostile: dict[int, Change]) -> tuple[Service, list[str], list[str]]:
+    network, names, said, agents = InProcessNetwork({}), [], [], []
+    for home in deal(WORLD, PrivacyWeights.uniform(WORLD), N, 0):
+        store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
+        store.add(home.ratings)
+        agents.append(DeviceAgent(store))
+        names.append(store.identity.public.hex())
+    pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
+    table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    made = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
+    made.enroll([DeviceCard(name=name[:8], identity=name, node=name) for name in names])
+    cards = made.enrolled.cards
+    for number, agent in enumerate(agents):
+        agent._store.pin_roster([bytes.fromhex(card.identity) for card in cards], [card.users for card in cards])
+        network.attach(names[number], _answers(agent, hostile.get(number)))
+    return Service(made, network, sleep=lambda _: None, log=said.append), names, said
+
+
+def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], bytes]:
+    def answer(data: bytes) -> bytes:
+        reply = decode(agent.answer(data))
+        assert isinstance(reply, Reply)
+        if change is not None and reply.part == "sum":
+            message = decode_to_recommender(reply.body)
+            if isinstance(message, Unmasking):
+                return encode(replace(reply, body=encode_sum(change(message))))
+        return encode(reply)
+
+    return answer
+
+
+@pytest.mark.parametrize("method", ["hdp-sum", "hdpmf"])
+@pytest.mark.parametrize("change", [wrong_shares, no_shares])
+def test_one_wrong_share_does_not_end_the_run(tmp_path: Path, stack: ExitStack, method: str, change: Change) -> None:
+    service, names, said = town(tmp_path, stack, {4: change})
+    more = {"rounds": 1} if method == "hdp-sum" else {"rounds": 2, "factors": 3}
+    service.conduct(service.begin(RunSettings(method=method, view="sums", minimum=9, **more)))
+    named = [line for line in said if "wrong shares" in line]
+    if change is wrong_shares:
+        assert len(named) == 1  # and in later sums it has no part
+        assert names[4][:16] in named[0]
+    else:
+        assert named == []  # silence is no lie
+
+
+def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitStack) -> None:
+    service, names, said = town(tmp_path, stack, dict.fromkeys(range(6), wrong_shares))
+    with pytest.raises(HdpmfError, match="right shares"):
+        service.conduct(service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1)))
+    named = {line.split()[1] for line in said if "wrong shares" in line}
+    assert named
+    assert named <= {name[:16] for name in names[:6]}
