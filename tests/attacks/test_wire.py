@@ -34,6 +34,7 @@ with needs_flower():
 
 HEARTBEAT = 2.0
 HONEST = 12
+WAIT = 10.0
 CALL = "/v1/fleet/pull-messages"
 ACTIVATE = "/v1/fleet/activate-node"
 Behaviour = Callable[[Fleet, threading.Event], None]
@@ -66,7 +67,7 @@ class Town:
 
     def _connected(self, key: NodeKey) -> Fleet:
         address, authority = self.recommender.address, self.recommender.authority
-        return Fleet(address, authority, key, heartbeat=60.0, wait=1.0, max_bytes=4_000_000)
+        return Fleet(address, authority, key, heartbeat=60.0, wait=WAIT, max_bytes=4_000_000)
 
     def wait_for(self, names: list[str], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
