@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
-from hdpmf.errors import HdpmfError
+from hdpmf.device.summing import SumOfJob
+from hdpmf.errors import HdpmfError, SecureSumError
 from hdpmf.federation.population import deal
 from hdpmf.privacy import PrivacyWeights
-from hdpmf.protocol import DeviceCard, Reply, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol import BitContribution, DeviceCard, Reply, Terms, decode, encode
+from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.protocol.layout import SumLayout
 from hdpmf.ratings import synthetic_world
-from hdpmf.secure_sum import decode_to_recommender
+from hdpmf.recommender.item_bias import facts_from_bits
+from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, decode_to_recommender, propose
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import Unmasking
 from hdpmf.service.folder import Config, ServiceFolder
@@ -102,3 +107,36 @@ def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitS
     named = {line.split()[1] for line in said if "wrong shares" in line}
     assert named
     assert named <= {name[:16] for name in names[:6]}
+
+
+def test_a_recommender_cannot_draw_for_ever(stack: ExitStack) -> None:
+    """It breaks off whenever it does not like who holds shares, and proposes the same sum again."""
+    store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
+    others = [DeviceIdentity.generate().public for _ in range(19)]
+    store.pin_roster([store.identity.public, *others], [1] * 20)
+    terms = Terms(
+        method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue="x", users=20, minimum=16, sharing=10
+    )  # fmt: skip
+    job = SumOfJob(0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms)
+    roster = Roster([store.identity.public, *others])
+    for _ in range(32):
+        job.answer(store, encode_sum(propose(roster, 5, minimum=16)), lambda: None)
+    again = encode_sum(propose(roster, 5, minimum=16))
+    with pytest.raises(SecureSumError, match="too many plans"):
+        job.answer(store, again, lambda: None)
+
+
+def test_a_card_of_two_billion_users_costs_the_recommender_no_memory() -> None:
+    """Its bits say that they are of the last of them."""
+    bits = BitContribution(
+        senders=np.array([2**31 - 2]), items=np.array([3]), units=np.array([64]), plus=np.array([1])
+    )  # fmt: skip
+    known = known_items(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table))
+    survey = RunSettings(method="hdp-bit", view="messages", minimum=1, rounds=1).survey(known, 1)
+    tracemalloc.start()
+    try:
+        facts_from_bits(survey, [bits], None, n_patterns=4)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100 << 20

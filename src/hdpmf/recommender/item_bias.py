@@ -171,10 +171,13 @@ def facts_from_bits(
 
 
 def _senders(contributions: Sequence[BitContribution]) -> np.ndarray:
-    """One number per device over all shards."""
-    sizes = [int(part.senders.max()) + 1 if len(part.senders) else 0 for part in contributions]
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    return np.concatenate([part.senders + start for part, start in zip(contributions, starts, strict=False)])
+    """One number per sender over all shards, in their order.
+
+    They are counted anew: a card may claim any number of users, and what follows takes memory for every number.
+    """
+    found = [np.unique(part.senders, return_inverse=True) for part in contributions]
+    starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
+    return np.concatenate([place + start for (_, place), start in zip(found, starts, strict=False)])
 
 
 def _mean_from_level(level: float, coding: str) -> float:

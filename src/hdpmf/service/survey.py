@@ -141,11 +141,9 @@ class SurveyRun:
         devices = run.collect(run.checkpoint.agreed, 0, self.survey, take, BitContribution)
         order = sorted(devices)
         ordered = [parts[device] for device in order]
-        # Counted anew: what is computed from them takes memory for every sender, and a card may claim any number.
-        senders = [np.unique(part.senders, return_inverse=True)[1].astype(np.int64) for part in ordered]
-        starts = np.concatenate(([0], np.cumsum([int(part.max(initial=-1)) + 1 for part in senders]))).astype(np.int64)
+        starts = np.concatenate(([0], np.cumsum([users[device] for device in order]))).astype(np.int64)
         joined = BitContribution(
-            senders=np.concatenate([part + start for part, start in zip(senders, starts, strict=False)]),
+            senders=np.concatenate([part.senders + start for part, start in zip(ordered, starts, strict=False)]),
             items=np.concatenate([part.items for part in ordered]),
             units=np.concatenate([part.units for part in ordered]),
             plus=np.concatenate([part.plus for part in ordered]),
