@@ -1,0 +1,279 @@
+"""The pages say what is there: links, commands with their options, paths, names and imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from hdpmf.cli.main import _UsageError, app
+from hdpmf.methods import METHODS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for pattern in ("*.md", "docs/*.md", "docs/adr/*.md", "src/hdpmf/privacy/proofs/*.md")
+    for path in ROOT.glob(pattern)
+)
+HISTORY = Path("CHANGELOG.md")  # it may name what is gone
+SHELLS = ("", "console", "bash", "sh")
+PROMPT = re.compile(r"^(?:\w*\$ +)?")
+FLAGS_OF_OTHERS = {"--trusted-entities"}  # Flower's
+FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
+
+
+class Block(NamedTuple):
+    """A fenced or an indented block of code."""
+
+    language: str
+    text: str
+
+
+def split_page(text: str) -> tuple[list[Block], str]:
+    """The blocks of code of a page, and the page without them."""
+    blocks = [Block(*match) for match in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    indented = re.findall(r"(?:^ {4}\S.*\n)+", prose, re.MULTILINE)
+    return blocks + [Block("", block) for block in indented if "    hdpmf " in block], prose
+
+
+def spans(prose: str) -> list[str]:
+    """What stands between backticks."""
+    return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
+
+
+def commands_in(block: str) -> Iterator[list[str]]:
+    """The calls of hdpmf in a block of shell, as lists of arguments."""
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(PROMPT.sub("", line.strip()), comments=True)
+        while words:
+            end = words.index("&&") if "&&" in words else len(words)
+            if words[0] == "hdpmf":
+                yield words[1:end]
+            words = words[end + 1 :]
+
+
+@cache
+def tree() -> Any:
+    """The commands, as click has them."""
+    return typer.main.get_command(app)
+
+
+@cache
+def all_flags() -> set[str]:
+    """The options of every command, and of the scripts in benchmarks and tests."""
+    scripts = [
+        path for folder in ("benchmarks", "tests/federation", "tests/mutants") for path in (ROOT / folder).glob("*.py")
+    ]
+    flags = {flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+    groups = [tree()]
+    for group in groups:
+        groups += getattr(group, "commands", {}).values()
+        flags |= {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    return flags | {"--help"}
+
+
+@cache
+def all_words() -> set[str]:
+    """Every word of our source, tests and scripts."""
+    paths = [path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    return {word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8"))}
+
+
+def find_command(arguments: list[str]) -> tuple[Any, list[str]]:
+    """The command that the arguments name, and the arguments that it gets.
+
+    Raises:
+        LookupError: There is none.
+    """
+    command, rest = tree(), list(arguments)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        if rest[0] not in command.commands:
+            raise LookupError(f"no command {rest[0]!r} in {sorted(command.commands)}")
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+def wrong_with(arguments: list[str]) -> str:
+    """What is wrong with a call on a page; nothing for one that could be typed."""
+    try:
+        command, rest = find_command(arguments)
+    except LookupError as error:
+        return str(error)
+    known = {flag: parameter for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    flags = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
+    unknown = [flag for flag in flags if flag not in known and flag not in ("-h", "--help")]
+    if unknown:
+        return f"no option {unknown[0]} of {command.name}"
+    method = next((METHODS[word] for word in rest if word in METHODS), None)
+    foreign = [flag for flag in flags if method and is_foreign(known[flag].name or "", method.options)]
+    return f"{method.name} has no {foreign[0]}" if method and foreign else ""
+
+
+def is_foreign(parameter: str, options: Any) -> bool:
+    """Whether it is an option of methods that this one does not have."""
+    return parameter.startswith("method_") and parameter.removeprefix("method_") not in options
+
+
+def refused(arguments: list[str]) -> str:
+    """Why the command would not even start with these arguments; nothing for a call that could be typed as it is."""
+    command, rest = find_command(arguments)
+    try:
+        command.make_context(command.name, rest)
+    except _UsageError as error:
+        return str(error.format_message())
+    return ""
+
+
+def alternatives(span: str) -> Iterator[list[str]]:
+    """`hdpmf device init|join` is two calls."""
+    yield from (list(words)[1:] for words in product(*(word.split("|") for word in shlex.split(span))))
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("hdpmf"):
+                return True  # an extra that is not installed here
+            continue
+        for part in parts[cut:]:
+            if not hasattr(value, part):
+                return False
+            value = getattr(value, part)
+        return True
+    return False
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    """Whether there is the file that a link on the page names, and in it the heading."""
+    place, _, anchor = target.partition("#")
+    path = (ROOT / page).parent / place if place else ROOT / page
+    if not path.exists():
+        return False
+    return not anchor or anchor in map(slug, re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE))
+
+
+def read(page: Path) -> tuple[list[Block], str]:
+    return split_page((ROOT / page).read_text("utf-8"))
+
+
+@pytest.fixture(params=PAGES, ids=str)
+def page(request: pytest.FixtureRequest) -> Path:
+    path = request.param
+    assert isinstance(path, Path)
+    return path
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    _, prose = read(page)
+    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", target)]
+    assert [target for target in targets if not leads_somewhere(page, target)] == []
+
+
+def test_commands_and_their_options_exist(page: Path) -> None:
+    blocks, prose = read(page)
+    calls = [call for block in blocks if block.language in SHELLS for call in commands_in(block.text)]
+    calls += [call for span in spans(prose) if re.match(r"hdpmf( |$)", span) for call in alternatives(span)]
+    wrong = {" ".join(call): fault for call in calls if (fault := wrong_with(call))}
+    assert wrong == {}
+
+
+def test_commands_in_blocks_can_be_typed(page: Path) -> None:
+    blocks, _ = read(page)
+    calls = [call for block in blocks if block.language in SHELLS for call in commands_in(block.text)]
+    assert {" ".join(call): fault for call in calls if (fault := refused(call))} == {}
+
+
+def test_flags_exist(page: Path) -> None:
+    _, prose = read(page)
+    named = {flag for span in spans(prose) for flag in re.findall(r"(?<!\S)--[a-z-]+", span)}
+    assert page == HISTORY or named <= all_flags() | FLAGS_OF_OTHERS
+
+
+def test_targets_of_make_exist(page: Path) -> None:
+    blocks, prose = read(page)
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    code = spans(prose) + [PROMPT.sub("", line) for block in blocks for line in block.text.splitlines()]
+    named = {match[1] for text in code if (match := re.match(r"make ([a-z]+)", text))}
+    assert named <= targets
+
+
+def test_files_exist(page: Path) -> None:
+    blocks, prose = read(page)
+    code = spans(prose) + [block.text for block in blocks if block.language in SHELLS]
+    named = {path for text in code for path in re.findall(r"(?<![\w./~-])[\w./-]+/[\w.-]+\.(?:py|md|toml)\b", text)}
+    absent = {path for path in named if not any((ROOT / folder / path).exists() for folder in FOLDERS)}
+    assert page == HISTORY or absent == set()
+
+
+def test_modules_and_names_exist(page: Path) -> None:
+    _, prose = read(page)
+    named = {name for span in spans(prose) for name in re.findall(r"^hdpmf(?:\.\w+)+", span)}
+    assert page == HISTORY or {name for name in named if not resolves(name)} == set()
+
+
+def test_names_in_code_exist(page: Path) -> None:
+    _, prose = read(page)
+    named = {span.partition("(")[0] for span in spans(prose) if re.fullmatch(r"[\w.]+(\(.*\))?", span)}
+    words = {word for name in named for word in name.split(".") if re.search(r"[a-z]_?[A-Z]|[a-z]_[a-z]", word)}
+    assert page == HISTORY or words <= all_words()
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, _ = read(Path("docs/tutorial.md"))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        if block.language == "python":
+            exec(compile(block.text, "docs/tutorial.md", "exec"), names)
+    assert (tmp_path / "my-model" / "recommender").is_dir()
+
+
+def test_examples_in_python_import_what_exists(page: Path) -> None:
+    blocks, _ = read(page)
+    for block in blocks:
+        if block.language == "python":
+            for node in ast.walk(ast.parse(block.text)):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hdpmf"):
+                    assert all(resolves(f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        ("hdpmf evaluate hdp-sum --json", ""),
+        ("hdpmf device init me.sqlite", ""),
+        ("hdpmf evaluate hdp-sum --lr 0.1", "hdp-sum has no --lr"),
+        ("hdpmf evaluate hdpmf --bogus", "no option --bogus"),
+        ("hdpmf device walk", "no command 'walk'"),
+    ],
+)
+def test_a_stale_command_would_be_noticed(call: str, fault: str) -> None:
+    (arguments,) = commands_in(f"rec$ {call}  # a remark")
+    assert wrong_with(arguments).startswith(fault)
+    assert bool(wrong_with(arguments)) == bool(fault)
+
+
+def test_a_broken_link_would_be_noticed() -> None:
+    readme = Path("README.md")
+    assert leads_somewhere(readme, "docs/protocol.md#one-round")
+    assert not leads_somewhere(readme, "docs/protocol.md#two-rounds")
+    assert not leads_somewhere(readme, "docs/absent.md")
