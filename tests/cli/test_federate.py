@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from hdpmf.service.settings import RunSettings
+
 from .conftest import Call
+from .test_recommender import card
 
 pytest.importorskip("cryptography")
 
@@ -97,3 +101,43 @@ def test_what_cannot_be_simulated_is_refused(
     result = call("federate", "simulate", "--train", files[0], "--test", files[1], *HERE, *options)
     assert result.code in (2, 5)
     assert said in result.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--method", "hdp-sum"],
+        ["--method", "hdp-sum", "--design", "S", "--coding", "soft", "--credit", 40, "--colluding", 0.1],
+        ["--method", "hdp-sum", "--labels", "--prior", "films-100k", "--epsilon", 4],
+        ["--method", "hdp-bit", "--patterns", 3],
+        ["--method", "pdpmf", "--threshold", 0.25, "--factors", 3, "--rounds", 7, "--lr", 0.02, "--reg", 0.001],
+        ["--method", "hdpmf", "--messages"],
+        ["--method", "hdpmf-paid"],
+        ["--method", "mf"],
+    ],
+)
+def test_the_demos_recommender_is_told_every_setting(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[object]
+) -> None:
+    from hdpmf.cli.recommender import serve
+    from hdpmf.errors import ConfigError
+    from hdpmf.federation import demo
+    from hdpmf.service.service import Service
+    from hdpmf.transport.in_process import InProcessNetwork
+
+    seen: list[RunSettings] = []
+
+    def stop(*arguments: object, **named: object) -> None:
+        seen.extend(argument for argument in arguments if isinstance(argument, RunSettings))
+        raise ConfigError("seen enough")
+
+    monkeypatch.setattr(demo, "run_demo", stop)
+    monkeypatch.setattr(Service, "begin", stop)
+    monkeypatch.setattr(serve, "_transport", lambda place: nullcontext(InProcessNetwork({})))
+    (tmp_path / "items.csv").write_text("item,title\n1,One\n2,Two\n")
+    assert call("recommender", "init", tmp_path / "r", "--items", tmp_path / "items.csv").code == 0
+    assert call("recommender", "enroll", tmp_path / "r", card(tmp_path, 1)).code == 0
+    assert "seen enough" in call("federate", "demo", *options).err
+    assert "seen enough" in call("recommender", "serve", tmp_path / "r", *demo.serve_arguments(seen[0])).err
+    assert len(seen) == 2
+    assert seen[0] == seen[1]

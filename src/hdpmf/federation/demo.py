@@ -133,7 +133,7 @@ def run_demo(
     )  # fmt: skip
     with Deployment(folder / "logs") as deployment:
         say(f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, every node with its own key")
-        deployment.recommender(service.path, *_options(settings))
+        deployment.recommender(service.path, *serve_arguments(settings))
         for name, store in stores.items():
             deployment.device(name, store, *join)
         _watch(deployment, service, timeout, progress)
@@ -189,15 +189,19 @@ def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> 
         return card_of(store)
 
 
-def _options(settings: RunSettings) -> tuple[str, ...]:
-    """The settings as ``hdpmf recommender serve`` takes them."""
-    return (
-        "--method", settings.method, "--rounds", str(settings.rounds), "--factors", str(settings.factors),
-        "--lr", str(settings.learning_rate), "--reg", str(settings.reg), "--epsilon", str(settings.epsilon),
-        "--minimum", str(settings.minimum), "--secure-sum" if settings.view == "sums" else "--messages",
-        *(() if settings.prior is None else ("--prior", settings.prior)),
-        *(() if settings.labels is None else ("--labels",)),
-    )  # fmt: skip
+def serve_arguments(settings: RunSettings) -> list[str]:
+    """The settings as ``hdpmf recommender serve`` takes them: the method's own options, and those of every run."""
+    arguments = [
+        "--method", settings.method, "--rounds", str(settings.rounds), "--minimum", str(settings.minimum),
+        "--colluding", str(settings.max_colluding), "--credit", str(settings.credit),
+        "--secure-sum" if settings.view == "sums" else "--messages",
+    ]  # fmt: skip
+    for name, value in settings.model_params().items():
+        if name == "labels" and value:
+            arguments.append("--labels")
+        elif name not in ("epochs", "labels") and value is not None:
+            arguments += [settings.kind.options[name].flag, str(value)]
+    return arguments
 
 
 def _watch(
