@@ -31,7 +31,7 @@ from .hostile import (
 
 TABLE = table()
 PAID = Policy(methods=("hdpmf-paid",))
-NOMINAL = Policy(methods=("hdpmf", "mf"), allow_nominal=True, allow_unprotected=True)
+NOMINAL = Policy(methods=("hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, require_sums=False)
 WORLDS: dict[str, dict[str, float]] = {
     "nothing": {},
     "stars": dict(STARS),

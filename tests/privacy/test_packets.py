@@ -38,6 +38,7 @@ RUN = b"a recorded run.."
 DEVICES = 4
 POLICY = Policy(
     methods=("hdpmf", "hdpmf-paid", "hdp-sum", "hdp-bit"), allow_nominal=True, min_participants=3, min_devices=3,
+    require_sums=False,
     min_neighbours=2, min_fraction="0", max_colluding="0",
 )  # fmt: skip
 TABLE = catalogue_table(ITEMS, SCALE)

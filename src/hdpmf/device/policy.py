@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _CHOICE = f"choose from {', '.join(federated())}"
 
 
+NO_LIMIT = "no limit"
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a device agrees to.
 
@@ -46,10 +49,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
     """
 
-    methods: tuple[str, ...] = ("hdp-sum", "hdp-bit", "hdpmf-paid")
+    methods: tuple[str, ...] = ("hdp-sum",)
     allow_nominal: bool = False
     allow_unprotected: bool = False
-    require_sums: bool = False
+    require_sums: bool = True
     epsilon: float = 1.0
     max_total: float | None = None
     max_epsilon_per_run: float | None = None
@@ -180,18 +183,23 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         lines = ["# What this device agrees to, whatever a recommender says. Comments say what a line means.", ""]
         for name, meaning in _MEANINGS.items():
             value = getattr(self, name)
-            lines += [f"# {meaning}", f"# {name} = (no limit)" if value is None else f"{name} = {_toml(value)}", ""]
+            lines += [f"# {meaning}", f'{name} = "{NO_LIMIT}"' if value is None else f"{name} = {_toml(value)}", ""]
         return "\n".join(lines)
 
     @classmethod
-    def from_toml(cls, text: str) -> Policy:
-        """Read such a file; what it leaves out stays as it is by default.
+    def from_toml(cls, text: str, before: Policy | None = None) -> Policy:
+        """Read such a file; what it leaves out stays as it was before, or as it is by default.
+
+        Args:
+            text: The file.
+            before: What was agreed to; a limit of it goes only by a line that says ``"no limit"``.
 
         Raises:
             ConfigError: It is no TOML, or has a line that makes no sense.
         """
         try:
-            return msgspec.convert(tomllib.loads(text), cls)
+            lines = {name: None if value == NO_LIMIT else value for name, value in tomllib.loads(text).items()}
+            return msgspec.convert(msgspec.to_builtins(before or cls()) | lines, cls)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"policy: not a TOML file ({error})") from error
         except msgspec.ValidationError as error:

@@ -171,6 +171,7 @@ def _policy(settings: RunSettings, devices: int) -> Policy:
     """What one of so many devices can insist on: the method that is shown, and everybody else's presence."""
     return Policy(
         methods=(settings.method,),
+        require_sums=settings.view == "sums",
         allow_nominal=True,
         allow_unprotected=settings.kind.claim(settings.view).status == "none",
         epsilon=settings.epsilon,

@@ -188,6 +188,7 @@ def _lenient_policy(settings: RunSettings) -> str:
 
     return Policy(
         methods=(settings.method,),
+        require_sums=settings.view == "sums",
         allow_nominal=True,
         allow_unprotected=True,
         epsilon=settings.epsilon,

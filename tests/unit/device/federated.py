@@ -54,6 +54,7 @@ ROUNDS = 4
 OPEN = Policy(
     methods=("mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"),
     allow_nominal=True,
+    require_sums=False,
     allow_unprotected=True,
     min_participants=3,
     min_devices=3,

@@ -25,7 +25,10 @@ from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 
 WORLD = synthetic_world(12, 80, 240, rng=3)
-SMALL = {"min_participants": 2, "min_devices": 2, "min_neighbours": 1, "threshold_fraction": "1/2", "max_rounds": 5}
+SMALL = {
+    "require_sums": False, "min_participants": 2, "min_devices": 2, "min_neighbours": 1, "threshold_fraction": "1/2",
+    "max_rounds": 5,
+}  # fmt: skip
 OPEN = Policy(methods=("hdp-sum", "hdp-bit", "hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, **SMALL)
 
 

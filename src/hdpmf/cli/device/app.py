@@ -33,7 +33,7 @@ def init(
     users: Annotated[int, typer.Option("--users", metavar="N", help="Users that it speaks for: 1, or a silo's.")] = 1,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", metavar="FILE", help="What it agrees to (TOML).", show_default="proved methods only"),
+        typer.Option("--policy", metavar="FILE", help="What it agrees to (TOML).", show_default="hdp-sum, in sums"),
     ] = None,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Seal the file with a passphrase.")] = False,
     name: Annotated[
@@ -130,7 +130,7 @@ app.command()(ledger)
 def policy(
     target: StoreOptions,
     change: Annotated[
-        Path | None, typer.Option("--set", metavar="FILE", help="Agree to what FILE says from now on.")
+        Path | None, typer.Option("--set", metavar="FILE", help="Change what FILE says; all else stays as it is.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -139,10 +139,10 @@ def policy(
 
     from hdpmf.device.policy import Policy
 
-    wanted = None if change is None else Policy.from_toml(read_text(change))
-    with target.open() as store:
+    wanted = None if change is None else read_text(change)
+    with target.open() as store, store.transaction():
         if wanted is not None:
-            store.set_policy(wanted)
+            store.set_policy(Policy.from_toml(wanted, store.policy))
         agreed = store.policy
     if json:
         print_json({"policy": msgspec.to_builtins(agreed)})

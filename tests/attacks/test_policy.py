@@ -1,0 +1,37 @@
+"""Attack 8: a person who joined for hidden presence is asked for plain items, and limits that vanish unsaid."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdpmf.device.policy import Policy
+from hdpmf.errors import ConfigError
+from hdpmf.protocol import Refusal
+
+from .hostile import ask, device, enrol, table, terms
+
+TABLE = table()
+
+
+@pytest.mark.parametrize(
+    ("method", "view"),
+    [("hdp-bit", "messages"), ("hdpmf-paid", "sums"), ("hdpmf-paid", "messages"), ("hdpmf", "sums"), ("mf", "sums")],
+)
+def test_by_default_only_hidden_presence_is_agreed_to(method: str, view: str) -> None:
+    """hdp-bit and hdpmf-paid, which show which items were rated, were allowed where nobody had said so."""
+    agent = device(catalogue=TABLE)
+    enrol([agent], others=199)
+    assert ask(agent, terms(method, view, TABLE)) == Refusal(reason="policy")
+    assert type(ask(agent, terms("hdp-sum", "sums", TABLE))).__name__ == "Accepted"
+
+
+def test_a_line_of_a_policy_changes_that_line() -> None:
+    """A file with a stricter epsilon dropped require_sums and max_total."""
+    before = Policy(epsilon=1.0, max_total=5.0, max_colluding="1/4", min_participants=40)
+    after = Policy.from_toml("epsilon = 0.5", before)
+    assert (after.epsilon, after.max_total, after.max_colluding, after.min_participants) == (0.5, 5.0, "1/4", 40)
+    assert after.require_sums
+    assert Policy.from_toml('max_total = "no limit"', after).max_total is None
+    assert Policy.from_toml(after.to_toml(), Policy(max_epsilon_per_run=0.1)) == after
+    with pytest.raises(ConfigError):
+        Policy.from_toml("epsilom = 0.5", before)
