@@ -297,3 +297,20 @@ def test_messages_are_for_devices_when_all_their_parts_are_there():
         assert await waiting == (200, b"message")
 
     _run(scene)
+
+
+def test_a_device_sends_one_long_body_at_a_time():
+    async def scene(gate: Gate, server: Server) -> None:
+        path = "/v1/fleet/push-object"
+        slow = Caller(gate, path, b"x")
+        slow._parts[0]["more_body"] = True  # and then nothing comes
+        sending = asyncio.create_task(slow.call())
+        await asyncio.sleep(0.01)
+        assert await Caller(gate, path, b"x").call() == (429, b"")
+        assert await Caller(gate, path, b"x", device="another").call() == (200, b"")
+        slow.hang_up()
+        with pytest.raises(IndexError):  # there is nobody to answer
+            await sending
+        assert await Caller(gate, path, b"x").call() == (200, b"")
+
+    _run(scene)

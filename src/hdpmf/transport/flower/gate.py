@@ -101,6 +101,7 @@ class Gate:
         self._known = known
         self._bells = {TO_DEVICES: _Bell(), TO_RECOMMENDER: _Bell()}
         self._calls: Counter[bytes] = Counter()
+        self._sending: set[bytes] = set()
         self._pushing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,15 +128,19 @@ class Gate:
             await self._of_recommender(scope, headers, receive, send)
         elif (caller := self._guard.caller(headers, scope["method"], path, int(length))) is None:
             await _refuse(send, 401)
-        elif self._calls[caller] >= CALLS_AT_ONCE:
+        elif self._calls[caller] >= CALLS_AT_ONCE or (path == _LONG and caller in self._sending):
             await _refuse(send, 429)
         else:
             self._known(scope.get("client"))
             self._calls[caller] += 1
+            if path == _LONG:
+                self._sending.add(caller)  # one long body of a device at a time
             try:
                 await self._of_device({**scope, CALLER: caller}, headers, receive, send)
             finally:
                 self._calls[caller] -= 1
+                if path == _LONG:
+                    self._sending.discard(caller)
                 if not self._calls[caller]:
                     del self._calls[caller]
 
