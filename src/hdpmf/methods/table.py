@@ -22,7 +22,8 @@ def markdown(methods: Iterable[Method]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for method in listed:
-        rounds = "as many as epochs" if method.plain.rounds is None else str(method.plain.rounds)
+        epochs = "as many as epochs" if "epochs" in method.options else "-"
+        rounds = epochs if method.plain.rounds is None else str(method.plain.rounds)
         if method.labelled is not None:
             rounds += f" ({method.labelled.rounds} with labels)"
         claims = " | ".join(_worth(method.claim(view)) for view in VIEWS)
