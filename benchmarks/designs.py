@@ -1,16 +1,19 @@
 """The accuracy of the one-round designs, as in the tables of docs/designs.md: ``python benchmarks/designs.py``.
 
 Needs the data sets in ``HDPMF_DATA``. ``--epsilons`` prints the table over epsilon instead; ``--rows TEXT`` only rows
-whose command has TEXT in it.
+whose command has TEXT in it; ``--max-ratings`` the table over how many ratings a person sends, and what all of a
+person's ratings cost together.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
 from hdpmf import HDPBit, HDPSum, PrivacySpec, Ratings, load_dataset, load_split
+from hdpmf.privacy.accounting import Setting, person_costs
 
 SEEDS = 5
 DATA = ("ml-100k", "ml-1m", "douban")
@@ -31,6 +34,8 @@ ROWS = {
     "hdp-bit": (HDPBit, {}),
     "hdp-bit --prior": (HDPBit, {"prior": True}),
 }
+BOUNDED = ("hdp-sum", "hdp-sum --prior", "hdp-bit")
+MOST = (10, 20, 50, 100, None)
 OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-sum --prior --labels", "hdp-bit")
 
 
@@ -39,7 +44,9 @@ def split(name: str) -> tuple[Ratings, Ratings]:
     return load_split(name) if name == "ml-100k" else load_dataset(name).hold_out(per_user=10, rng=1)
 
 
-def errors(data: str, parts: tuple[Ratings, Ratings], row: str, epsilon: float = 1.0) -> list[float] | None:
+def errors(
+    data: str, parts: tuple[Ratings, Ratings], row: str, epsilon: float = 1.0, seeds: int = SEEDS, **more: Any
+) -> list[float] | None:
     """Test MSE of each seed, or None where the data set has no features for the row."""
     kind, params = ROWS[row]
     train, test = parts
@@ -48,10 +55,31 @@ def errors(data: str, parts: tuple[Ratings, Ratings], row: str, epsilon: float =
     if "prior" in params:
         params = params | {"prior": PRIORS[data]}
     found = []
-    for seed in range(SEEDS):
-        model = kind(epsilon, rng=seed, **params).fit(train, PrivacySpec().draw(train, rng=seed))
+    for seed in range(seeds):
+        model = kind(epsilon, rng=seed, **params, **more).fit(train, PrivacySpec().draw(train, rng=seed))
         found.append(float(model.score(test)["mse"]))
     return found
+
+
+def whole_persons(parts: tuple[Ratings, Ratings], most: int | None) -> str:
+    """What all ratings of the median and of the heaviest person cost in one run of hdp-sum at epsilon 1."""
+    train = parts[0]
+    found = person_costs(Setting("hdp-sum", max_ratings=most), "sums", train, PrivacySpec().draw(train, rng=0))
+    return f"{found.median.cost.in_numbers()} | {found.heaviest.cost.in_numbers()}"
+
+
+def bounded(rows: str) -> None:
+    """The table over how many ratings of a person are sent."""
+    splits = {name: split(name) for name in DATA[:2]}
+    print("| at most |", " | ".join("all" if most is None else str(most) for most in MOST), "|")
+    for name, parts in splits.items():
+        for row in (row for row in BOUNDED if rows in row):
+            means = [np.mean(errors(name, parts, row, seeds=3, max_ratings=most) or [np.nan]) for most in MOST]
+            print(f"| {name} `{row}` |", " | ".join(f"{mean:.4f}"[1:] for mean in means), "|", flush=True)
+    print("| | at most | median person | heaviest person |")
+    for name, parts in splits.items():
+        for most in MOST:
+            print(f"| {name} | {'all' if most is None else most} | {whole_persons(parts, most)} |", flush=True)
 
 
 def main() -> None:
@@ -59,7 +87,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilons", action="store_true")
     parser.add_argument("--rows", default="")
+    parser.add_argument("--max-ratings", action="store_true")
     given = parser.parse_args()
+    if given.max_ratings:
+        bounded(given.rows)
+        return
     splits = {name: split(name) for name in (DATA[:2] if given.epsilons else DATA)}
     if given.epsilons:
         print("| epsilon |", " | ".join(f"{one:g}" for one in EPSILONS), "|")

@@ -142,7 +142,7 @@ def test_an_error_that_is_not_ours_fails_closed(where: str, monkeypatch: pytest.
 
 def test_unfinished_runs_never_make_a_device_busy() -> None:
     """Eight of them, charged and left alone, kept a device away until its owner acted."""
-    agents = crowd(Policy(**SMALL, epsilon=10.0))
+    agents = crowd(Policy(**SMALL, epsilon=10.0, max_total=None))
     for number in range(2 * MAX_OPEN):
         run = bytes([number]) * 16
         for agent in agents:

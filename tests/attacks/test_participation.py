@@ -78,10 +78,10 @@ def test_which_ratings_stay_within_the_limit_hangs_on_no_value() -> None:
     agent = device(MANY, policy=replace(ALL, max_total=5.0), catalogue=TABLE)
     store = agent._store
     ratings = store.ratings()
-    before = store.ledger.within_total(ratings, np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
+    before = store.ledger.within_limits(ratings, np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
     for item in MANY:
         store.rate(item, float(1 + int(item.split()[1]) % 5))
-    after = store.ledger.within_total(store.ratings(), np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
+    after = store.ledger.within_limits(store.ratings(), np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
     assert before.tolist() == after.tolist()
     assert len(before) == 5
 

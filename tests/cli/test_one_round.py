@@ -64,6 +64,23 @@ def test_weights_below_the_grid_are_told(call: Call, files: tuple[Path, Path]) -
     assert "ratings sent nothing, because their privacy weight is below 1/64" in shown.out
 
 
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
+def test_epsilon_of_a_person_stands_beside_that_of_a_rating(call: Call, files: tuple[Path, Path], method: str) -> None:
+    common = ("evaluate", method, "--train", files[0], "--test", files[1])
+    free, bounded = (call(*common, *more, "--json").json for more in ((), ("--max-ratings", 4)))
+    assert free["max_ratings"] is None
+    assert bounded["max_ratings"] == 4
+    assert bounded["mse"] != free["mse"]
+    for person in ("median", "heaviest"):
+        alone, many = bounded["epsilon_per_person"][person], free["epsilon_per_person"][person]
+        assert alone["pure_epsilon"] <= 4 < many["ratings"]
+        assert alone["pure_epsilon"] < many["pure_epsilon"] <= many["weight"]
+        assert many["epsilon_at_delta"] <= many["pure_epsilon"]
+    assert "for the median person" in call(*common).out
+    assert "of which 4 at most are sent" in call("privacy", "explain", method, "--max-ratings", 4).out
+    assert call("evaluate", "hdpmf", *common[2:], "--max-ratings", 4).code == 2
+
+
 def test_priors_travel_with_their_origin(call: Call, files: tuple[Path, Path]) -> None:
     done = call("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], "--prior", "films", "--json")
     assert done.json["prior_origin"]["dataset"] == "ml-1m"

@@ -7,9 +7,10 @@ item, so that what it has spent stays spent when its value changes, when it is r
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -113,24 +114,28 @@ class Ledger:
         budget = weights.for_ratings(ratings) * policy.epsilon
         return np.asarray(self._spent_by(ratings) + epsilons <= budget * (1 + SLACK))
 
-    def within_total(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
-        """Those of the chosen ratings that ``max_total`` leaves room for, in the order of the table.
+    def within_limits(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
+        """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the table's order.
 
         Who is left out is settled by the tags of ratings, which know no value: of each user the first ones in that
         order, up to the first that would be too much.
         """
-        if policy.max_total is None or not len(chosen):
+        room = math.inf if policy.max_total is None else policy.max_total * (1 + SLACK)
+        most = len(chosen) if policy.max_ratings is None else policy.max_ratings
+        totals, numbers = self._sums("user"), ratings.user_codes[chosen]
+        largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(totals.values(), default=0.0)
+        if largest <= room and np.bincount(numbers).max(initial=0) <= most:
             return chosen
-        totals, room = self._sums("user"), policy.max_total * (1 + SLACK)
         users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
         order = sorted(
             (self._rated.user_tag(user), self._rated.pair_tag(user, item), place)
             for user, item, place in zip(users, items, chosen.tolist(), strict=True)
         )
-        kept = []
+        kept, counts = [], Counter[bytes]()
         for user, _, place in order:
             totals[user] = totals.get(user, 0.0) + float(epsilons[place])
-            if totals[user] <= room:
+            counts[user] += 1
+            if totals[user] <= room and counts[user] <= most:
                 kept.append(place)
         return np.array(sorted(kept), np.intp)
 
@@ -225,6 +230,23 @@ class Ledger:
         """
         return max(self._sums("user", held=False).values(), default=0.0)
 
+    def charged(self) -> list[tuple[Entry, list[bytes], np.ndarray]]:
+        """For every run that ratings have paid for: what it was, whose they were, by tag, and what each paid."""
+        about: dict[str, Entry] = {}
+        owners: dict[bytes, bytes] = {}
+        for number, entry, sealed in self._rows():
+            written = self._entry(number, entry)
+            if written.action != "returned":
+                about.setdefault(written.run, written)
+                charges = self._opened(number, sealed)
+                owners |= zip(_keys(charges["pair"]), _keys(charges["user"]), strict=True)
+        found = []
+        for run, written in about.items():
+            paid = self._sums("pair", run, held=False)
+            if paid:
+                found.append((written, [owners[tag] for tag in paid], np.array(list(paid.values()))))
+        return found
+
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
         before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
@@ -268,10 +290,7 @@ class Ledger:
         """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
         runs: dict[str, dict[bytes, float]] = {}
         waiting: set[str] = set()
-        rows = self._database.execute(
-            "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
-        )
-        for number, entry, sealed in rows:
+        for number, entry, sealed in self._rows():
             about = self._entry(number, entry)
             if run is not None and about.run != run:
                 continue
@@ -280,10 +299,7 @@ class Ledger:
                 runs[about.run] = {tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1}
                 continue
             (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
-            data = self._vault.open(sealed, b"charges" + _bytes(number))
-            if len(data) % _CHARGES.itemsize:
-                raise StorageError("a ledger entry has the wrong length: the store is damaged")
-            charges = np.frombuffer(data, _CHARGES)
+            charges = self._opened(number, sealed)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
         total: dict[bytes, float] = {}
@@ -291,6 +307,18 @@ class Ledger:
             for tag, paid in spent.items() if held or name not in waiting else ():
                 total[tag] = total.get(tag, 0.0) + paid
         return total
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Entries with charges, in their order."""
+        return self._database.execute(
+            "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
+        )
+
+    def _opened(self, number: int, sealed: bytes) -> np.ndarray:
+        data = self._vault.open(sealed, b"charges" + _bytes(number))
+        if len(data) % _CHARGES.itemsize:
+            raise StorageError("a ledger entry has the wrong length: the store is damaged")
+        return np.frombuffer(data, _CHARGES)
 
     def _write(self, entry: Entry, charges: bytes | None) -> None:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")

@@ -66,7 +66,7 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
         able &= weight_units(own) > 0  # lighter ratings send nothing there
     chosen = np.flatnonzero(able)
     if not np.isinf(pays).any():
-        chosen = store.ledger.within_total(ratings, chosen, pays, policy)
+        chosen = store.ledger.within_limits(ratings, chosen, pays, policy)
     return chosen, pays[chosen]
 
 
@@ -93,13 +93,9 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
     """The chosen ratings by themselves."""
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
-    parts = weights
-    if weights.rating_weights is not None:
-        own = weights.rating_weights[chosen]
-        parts = PrivacyWeights(weights.users, weights.items, weights.beta, weights.gamma, own)
     pairs = (*map(str, ratings.users.ids.tolist()), ratings.user_codes.tobytes(), ratings.item_codes.tobytes())
     digest = sha256(repr(pairs).encode()).digest()
-    return TakingPart(table, ratings, parts, digest)
+    return TakingPart(table, ratings, weights.take(chosen), digest)
 
 
 def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:

@@ -33,7 +33,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         require_sums: Only where the recommender sees sums over devices.
         epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs together; a rating of
             weight W has W times this.
-        max_total: Most that all ratings of one user may spend together, ever; None sets no limit.
+        max_total: Most that all ratings of one user may spend together, ever; None or infinite sets no limit. What is
+            too much is left out of a run, whatever its value.
+        max_ratings: Most ratings of one user that take part in one run; None sets no limit.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         max_rounds: Rounds of a run.
         min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would only ask whether
@@ -54,7 +56,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     allow_unprotected: bool = False
     require_sums: bool = True
     epsilon: float = 1.0
-    max_total: float | None = None
+    max_total: float | None = 50.0
+    max_ratings: int | None = None
     max_epsilon_per_run: float | None = None
     min_epsilon_per_run: float = 0.001
     max_rounds: int = 200
@@ -73,9 +76,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ConfigError(f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}")
         for name in ("epsilon", "max_total", "max_epsilon_per_run", "min_epsilon_per_run"):
             number = getattr(self, name)
-            if number is not None and not (math.isfinite(number) and number > 0):
+            unlimited = name == "max_total" and number == math.inf
+            if number is not None and not unlimited and not (math.isfinite(number) and number > 0):
                 raise ConfigError(f"policy: {name} must be a positive number")
         for name, least in (
+            ("max_ratings", 1),
             ("max_rounds", 1),
             ("min_participants", 2),
             ("min_devices", 2),
@@ -83,7 +88,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_neighbours", 1),
             ("max_credit", 1),
         ):
-            if getattr(self, name) < least:
+            given = getattr(self, name)
+            if given is not None and given < least:
                 raise ConfigError(f"policy: {name} must be {least} or more")
         if not Fraction(1, 2) <= self.fraction < 1:
             raise ConfigError("policy: threshold_fraction must be from 1/2 to less than 1, as '2/3'")
@@ -212,7 +218,8 @@ _MEANINGS = {
     "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the ratings.",
     "require_sums": "Only where the recommender sees sums over devices, never single messages.",
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs together.",
-    "max_total": "Most that all ratings of one user may spend together, ever.",
+    "max_total": "Most that all ratings of one user may spend together, ever; the rest is left out. inf: no limit.",
+    "max_ratings": "Most ratings of one user that take part in a run, chosen blindly.",
     "max_epsilon_per_run": "Most epsilon that one run may ask for.",
     "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this device is there.",
     "max_rounds": "Most rounds of a run.",

@@ -197,6 +197,7 @@ def _lenient_policy(settings: RunSettings) -> str:
         min_devices=2,
         min_neighbours=1,
         threshold_fraction="1/2",
+        max_total=None,
         min_fraction="0",
         max_colluding=str(settings.max_colluding),
         max_credit=settings.credit,

@@ -128,6 +128,16 @@ class OneRoundOptions(Placement):
         1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
     )
     _: KW_ONLY
+    max_ratings: int | None = option(
+        None,
+        "Send at most M ratings of a person, drawn at random on the device; all are used there.",
+        int,
+        flags=("--max-ratings",),
+        metavar="M",
+        least=1,
+        optional=True,
+        panel=_PRIVACY,
+    )
     coding: str = option(
         "auto",
         "How ratings are coded before they are sent; auto: by epsilon.",

@@ -22,6 +22,7 @@ from hdpmf.methods.configurations import BitOptions, OneRoundOptions, SumOptions
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
+from hdpmf.privacy.bounding import at_most
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
@@ -209,7 +210,11 @@ class OneRound(OneRoundOptions, Model):
         )
         score = None if prior is None or prior.labels is None else prior.labels.score
         recommender = OneRoundRecommender(survey, features, score=score, n_patterns=getattr(self, "patterns", 0))
-        noise = SeededNoise(seed_of(self.rng), stream=3)
+        seed = seed_of(self.rng)
+        if self.max_ratings is not None:
+            sent = at_most(train.user_codes, self.max_ratings, SeededNoise(seed, stream=4).uniforms(len(train)))
+            train, weights = train.take(sent), weights.take(sent)
+        noise = SeededNoise(seed, stream=3)
         shard = OneRoundShard(train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=True)
         return shard.check(recommender.facts(recommender.hear([shard]))), shard.n_silent
 
@@ -253,6 +258,9 @@ class HDPSum(SumOptions, OneRound):
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         design: ``A`` (sharpened) or ``S`` (the simple one).
+        max_ratings: At most so many ratings of a person are sent, drawn at random; all are used on the device. It
+            bounds what all of a person's ratings cost. Presence of one of more than so many costs 0.75 (W_ij + 1)
+            epsilon then.
         coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below epsilon 4.
         features: Public item features: True or ``auto`` for the item table's genres and years, a file, an
             ItemFeatures, or False.
@@ -285,6 +293,7 @@ class HDPBit(BitOptions, OneRound):
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        max_ratings: As for HDPSum.
         coding: What the bit is about; ``auto`` is a threshold at four of five stars below epsilon 4, and the rating
             itself from there on.
         patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs

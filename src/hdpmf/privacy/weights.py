@@ -80,6 +80,12 @@ class PrivacyWeights:
         gamma = self.for_items(ratings.items)[ratings.item_codes]
         return np.asarray(beta * gamma)
 
+    def take(self, positions: np.ndarray) -> PrivacyWeights:
+        """The weights of these rows of the table that they were made for."""
+        if self.rating_weights is None:
+            return self
+        return PrivacyWeights(self.users, self.items, self.beta, self.gamma, self.rating_weights[positions])
+
     def for_users(self, users: IdIndex) -> np.ndarray:
         """User weights in the order of ``users``; a user without a weight is an error."""
         return np.asarray(self.beta[_positions(self.users, users, "user")])

@@ -52,6 +52,14 @@ def view_words(charged: Cost) -> str:
 
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
     """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant does not know."""
+    try:
+        return cost(_setting(content, cell), view_of(cell.method), n_raters=RATERS, delta=DELTA)
+    except (ConfigError, PrivacyError):
+        return None  # a method of the user's own: nothing is known about what it sends
+
+
+def _setting(content: Content, cell: Cell) -> Setting:
+    """How the method was run in a cell."""
     method = METHODS[cell.method]
     result = next((content.results[run] for run in cell.run_ids if run in content.results), None)
     if result is None:
@@ -63,12 +71,24 @@ def honest_cost(content: Content, cell: Cell) -> Cost | None:
     else:
         params = method.parameters(**result.run.params)
         changed = result.run.privacy is not None and bool(result.run.privacy.changes)
-    try:
-        setting = Setting.from_params(cell.method, params)
-        budget = None if changed else _noise_budget(setting, params, content.datasets.get(cell.dataset, {}))
-        return cost(replace(setting, noise_budget=budget), view_of(cell.method), n_raters=RATERS, delta=DELTA)
-    except (ConfigError, PrivacyError):
-        return None  # a method of the user's own: nothing is known about what it sends
+    setting = Setting.from_params(cell.method, params)
+    budget = None if changed else _noise_budget(setting, params, content.datasets.get(cell.dataset, {}))
+    return replace(setting, noise_budget=budget)
+
+
+def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
+    """What all ratings of an average person cost together in a cell's runs, and how many those are.
+
+    The average person of a data set has as many ratings as there are per user, each of the mean weight. None where
+    nothing is proved, or the data set's weights are not known.
+    """
+    facts, charged = content.datasets.get(cell.dataset, {}), honest_cost(content, cell)
+    if charged is None or charged.status != "proved" or "mean_weight" not in facts:
+        return None
+    ratings = max(round(facts["ratings"] / facts["users"]), 1)
+    setting = _setting(content, cell)
+    weight = [float(facts["mean_weight"])] * ratings
+    return ratings, cost(setting, view_of(cell.method), unit="user", weight=weight, n_raters=RATERS, delta=DELTA)
 
 
 def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[str, Any]) -> float | None:

@@ -10,7 +10,7 @@ from hdpmf.experiments import Cell, Experiment
 from hdpmf.methods import METHODS
 from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.content import Content, list_metrics
-from hdpmf.report.honest import RATERS, cost_range, view_words
+from hdpmf.report.honest import RATERS, cost_range, person_cost, view_words
 from hdpmf.report.markup import Child, Html, tag
 from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, plain
 from hdpmf.report.pieces import claim_chip, number, scroller, section, table
@@ -134,19 +134,22 @@ def claims_section(content: Content) -> Html:
         if claim is not None:
             epsilon = "–" if claim.epsilon is None else plain(claim.epsilon)
             chip = claim_chip(claim, with_epsilon=False)
-            rows.append((label, epsilon, chip, claim.view, _honest(content, claimed[method]), claim.reason))
+            honest, whole = _honest(content, claimed[method]), _persons(content, claimed[method])
+            rows.append((label, epsilon, chip, claim.view, honest, whole, claim.reason))
     return section(
         "epsilon", "What each epsilon stands on",
         table(
-            ("Method", "ε", "Status", "Against an observer of", "Honest cost", "Why"), rows,
-            class_="prose claims", label="claims",
+            ("Method", "ε", "Status", "Against an observer of", "Honest cost", "All of a person's ratings", "Why"),
+            rows, class_="prose claims", label="claims",
         ),
         lead="An epsilon is worth what its proof covers. Nominal is the number that its paper states; it is no "
         "guarantee against someone who sees every message of the training. A rating's own budget is its privacy "
         "weight times this. The honest cost is what the accountant finds for a rating of weight 1 against the "
         f"recommender, all rounds together, its item having {RATERS} raters; with a star, at delta {DELTA:g}. Where it "
         "is nominal it counts the rating's own gradients only, so the truth is larger. A range is over the data sets: "
-        "PDPMF and DPMF set their noise by the mean and the smallest weight.",
+        "PDPMF and DPMF set their noise by the mean and the smallest weight. One rating is not a person: beside it, "
+        "where it is proved, stands what all ratings of the average person of a data set cost together (as many "
+        f"ratings as there are per user, each of the mean weight), pure or at delta {DELTA:g}.",
     )  # fmt: skip
 
 
@@ -162,6 +165,18 @@ def _honest(content: Content, cells: list[Cell]) -> Child:
         " ",
         tag("span", view_words(high), class_="partial"),
     ]
+
+
+def _persons(content: Content, cells: list[Cell]) -> Child:
+    """What all ratings of the average person of each data set cost together."""
+    shown: dict[str, Child] = {}
+    for cell in cells:
+        found = person_cost(content, cell)
+        if found is not None and cell.dataset not in shown:
+            ratings, charged = found
+            words = f"{cell.dataset_title}, {ratings:,} ratings: "
+            shown[cell.dataset] = tag("div", words, tag("b", charged.in_numbers(), data_person=repr(charged.pure)))
+    return list(shown.values()) if shown else "–"
 
 
 def datasets_section(content: Content) -> Html:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hdpmf.device.ledger import SLACK
 from hdpmf.device.policy import Policy
+from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.protocol.federation import CatalogueTable
@@ -103,6 +104,50 @@ def test_a_limit_for_all_of_a_users_ratings(path: Path) -> None:
     with pytest.raises(PrivacyError, match="max_total"):
         store.ledger.charge(entry(), ratings, np.array([0]), np.array([0.1]))
     store.ledger.charge(entry(), ratings, np.array([3]), np.array([0.5]))  # bob has some left
+
+
+def test_at_most_so_many_ratings_of_a_person_in_a_run(path: Path) -> None:
+    """Whichever they are, their values have no say; those of one person do not count for another."""
+    store = DeviceStore.create(path, users=2, policy=Policy(max_ratings=2, max_total=math.inf))
+    for item in ITEMS[:5]:
+        store.rate(item, 3.0, user="ann")
+    store.rate(ITEMS[0], 3.0, user="bob")
+    store.pin_catalogue(TABLE)
+
+    def within() -> list[tuple[str, str]]:
+        ratings = store.ratings()
+        kept = store.ledger.within_limits(ratings, np.arange(6), np.ones(6), store.policy)
+        return list(zip(ratings.user_ids[kept].tolist(), ratings.item_ids[kept].tolist(), strict=True))
+
+    before = within()
+    assert sorted(user for user, _ in before) == ["ann", "ann", "bob"]
+    for item in ITEMS[:5]:
+        store.rate(item, 5.0, user="ann")
+    assert within() == before
+
+
+def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
+    """Pure they add up; at delta many small ones cost less; what has no proof, or no noise, is said."""
+    store = DeviceStore.create(path, users=2, policy=Policy(allow_unprotected=True, max_total=None))
+    assert spent_together(store.ledger).pure == 0
+    for number in range(60):
+        store.rate(f"i{number:02d}", 3.0, user="ann")
+    store.rate("i00", 3.0, user="bob")
+    ids = tuple(f"i{number:02d}" for number in range(60))
+    store.pin_catalogue(CatalogueTable(ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=None))
+    ratings = store.ratings()
+    for run in ("ab" * 16, "cd" * 16):
+        store.ledger.charge(entry(run=run, epsilon=0.25), ratings, np.arange(61), np.full(61, 0.25))
+    found = spent_together(store.ledger)
+    assert found.proved
+    assert found.pure == pytest.approx(30.0) == store.ledger.spent_total()
+    assert 8 < found.at_delta < 0.7 * found.pure
+    assert str(found) == f"epsilon 30, or ({found.at_delta:.4g}, 1e-05)"
+    store.ledger.charge(
+        entry(method="mf", status="none", epsilon=math.inf), ratings, np.arange(1), np.full(1, math.inf)
+    )
+    assert math.isinf(spent_together(store.ledger).pure)
+    assert "without protection" in str(spent_together(store.ledger))
 
 
 def test_a_limit_per_run(path: Path) -> None:

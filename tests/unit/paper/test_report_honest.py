@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from hdpmf.experiments import RANKING, Experiment, Store, collect
+from hdpmf.methods import METHODS
 from hdpmf.paper.exports import paper_csv, paper_latex
 from hdpmf.paper.findings import findings
 from hdpmf.paper.report import charts, paper_page
@@ -94,6 +95,20 @@ def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, conten
     assert words["hdp-sum"] == words["hdpmf-paid"] == "secure sums seen, proved"
     assert words["hdp-bit"] == "all messages seen, proved"
     assert (words["user-mean"], words["mf"]) == ("sends nothing, ε 0", "no privacy")
+
+
+def test_the_claims_say_what_a_whole_person_pays(content, page):
+    """The average person of each data set, where it is proved: as many ratings as per user, of the mean weight."""
+    table = page.split('id="epsilon"')[1].split("</section>")[0]
+    rows = {row.split("</th>")[0].split(">")[-1]: row for row in table.split("<tr>")[2:]}
+    for method in ("hdp-sum", "hdp-bit", "hdpmf-paid"):
+        row = rows[METHODS[method].label]
+        for facts in content.datasets.values():
+            ratings = round(facts["ratings"] / facts["users"])
+            weight = 0.3 if method == "hdpmf-paid" else 19 / 64  # the store's mean weight, and its 64ths
+            words = re.search(rf"{ratings:,} ratings: <b data-person=\"([^\"]+)\">", row)
+            assert float(words[1]) == pytest.approx(ratings * weight, rel=1e-6)
+    assert "data-person" not in rows["HDPMF"] + rows["MF"]
 
 
 def test_the_claims_say_what_they_honestly_cost(content, page):

@@ -69,9 +69,12 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Say in plain words what this device has sent, when, to whom, and what that reveals under which assumption."""
+    from hdpmf.device.spending import spent_together
+
     with target.open() as store:
         entries, total = store.ledger.entries(), store.ledger.spent_total()
-        epsilon, users = store.policy.epsilon, store.users
+        together = spent_together(store.ledger)
+        epsilon, limit, users = store.policy.epsilon, store.policy.max_total, store.users
     runs = _runs(entries)
     if json:
         print_json(
@@ -80,6 +83,12 @@ def ledger(
                 "runs": [_run_fields(run) for run in runs],
                 "spent_total": total if math.isfinite(total) else None,
                 "unprotected": math.isinf(total),
+                "spent_together": {
+                    "pure_epsilon": together.pure if math.isfinite(together.pure) else None,
+                    "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
+                    "delta": together.delta,
+                    "proved": together.proved,
+                },
                 "budget_per_rating": epsilon,
             }
         )
@@ -96,10 +105,12 @@ def ledger(
     ]
     print_table(("when", "what", "with", "run", "round", "in words"), rows, numeric=("round",), title=title)
     whose = "one user" if users == 1 else "the user here who has spent most"
-    spent = "infinitely much (something went out without protection)" if math.isinf(total) else f"epsilon {total:.4g}"
     _paragraph(
-        f"In all, the ratings of {whose} have spent {spent}. A single rating of weight 1 may spend epsilon "
-        f"{epsilon:g} in its whole life, whoever asks; when that is spent, this device sends nothing of it any more."
+        f"In all, the ratings of {whose} have spent {together} together: so much about the person, if all the ratings "
+        f"were other ones. {'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
+        f"single rating of weight 1 may spend epsilon {epsilon:g} in its whole life, whoever asks"
+        f"{'' if limit is None or math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
+        "device sends nothing of it any more."
     )
 
 

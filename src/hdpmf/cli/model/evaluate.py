@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hdpmf.cli.model.fitting import facts, fit, make, remarks
+from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import ModelOptions
 from hdpmf.cli.shared.options import Json, Method, Seed, run_option
@@ -52,7 +52,9 @@ def evaluate(
 
     model = make(method, options, seed)
     training, held_out = cut.split(source, seed)
-    seconds = fit(method, model, training, wishes.draw(training, seed))
+    weights = wishes.draw(training, seed)
+    seconds = fit(method, model, training, weights)
+    whole = persons(method, model, training, weights)
     score = model.score(held_out)
     lists = _lists(model, held_out) if ranking else {}
     baselines = {name: make_model(name).fit(training) for name in _BASELINES}
@@ -75,6 +77,7 @@ def evaluate(
                     for error in ("mse", "mae")
                 },
                 **facts(method, model, seed, training.name),
+                "epsilon_per_person": None if whole is None else whole.fields(),
             }
         )
         return
@@ -92,7 +95,7 @@ def evaluate(
     )
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
-    print_lines(*remarks(model), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
+    print_lines(*remarks(model, whole), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
 
 
 def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:

@@ -12,6 +12,7 @@ from hdpmf.methods import method_named
 if TYPE_CHECKING:
     from hdpmf.models import Model
     from hdpmf.privacy import PrivacyWeights
+    from hdpmf.privacy.accounting import PersonCosts
     from hdpmf.ratings import Ratings
 
 
@@ -50,13 +51,25 @@ def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
     return document
 
 
-def remarks(model: Model) -> list[str]:
-    """What a user should be told about a fitted one-round model."""
+def persons(method: str, model: Model, ratings: Ratings, weights: PrivacyWeights) -> PersonCosts | None:
+    """What all ratings of one person cost together, where that is proved; else `hdpmf privacy explain` says more."""
+    from dataclasses import replace
+
+    from hdpmf.privacy.accounting import Setting, person_costs
+
+    if model.privacy.status != "proved" or not model.privacy.epsilon:
+        return None
+    setting = replace(Setting.from_params(method, model.get_params()), scale=ratings.scale)
+    return person_costs(setting, method_named(method).headline, ratings, weights)
+
+
+def remarks(model: Model, whole: PersonCosts | None = None) -> list[str]:
+    """What a user should be told about a fitted one-round model, and about whole persons."""
     from hdpmf.models.one_round import OneRound
 
+    lines = [] if whole is None else [f"Epsilon is of one rating; {whole}."]
     if not isinstance(model, OneRound):
-        return []
-    lines = []
+        return lines
     if model.n_silent_:
         lines.append(f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64.")
     if model.prior_origin_ is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli.model.fitting import facts, fit, make, remarks
+from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import ModelOptions
 from hdpmf.cli.shared.options import Json, Method, Seed, model_option
@@ -49,7 +49,9 @@ def train(
     _check_place(out)
     ratings = source.load()
     learning, validation = _set_aside(ratings, validation_fraction, seed)
-    seconds = fit(method, model, learning, wishes.draw(ratings, seed), validation)
+    weights = wishes.draw(ratings, seed)
+    seconds = fit(method, model, learning, weights, validation)
+    whole = persons(method, model, learning, weights)
     validation_mse = None if validation is None else model.score(validation)["mse"]
     model.save(out)
 
@@ -69,6 +71,7 @@ def train(
                 "fit_seconds": seconds,
                 **wishes.record(seed),
                 **facts(method, model, seed, ratings.name),
+                "epsilon_per_person": None if whole is None else whole.fields(),
             }
         )
         return
@@ -79,7 +82,7 @@ def train(
     if validation is not None:
         print_lines(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
     print_lines(
-        *remarks(model),
+        *remarks(model, whole),
         f"recommender's part (nothing private): {recommender_part}",
         f"devices' part (PRIVATE, readable by you only): {devices_part}",
         claim_sentence(model.privacy),

@@ -23,7 +23,7 @@ _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "final")
 class ExplainedOptions(MethodOptions):
     """What changes the cost of a method."""
 
-    only = ("epsilon", "n_factors", "noise", "h", "threshold", "design", "labels")
+    only = ("epsilon", "n_factors", "noise", "h", "threshold", "design", "labels", "max_ratings")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ def explain(
     budget = noise_budget(method, wishes, epsilon, chosen.get("threshold", "mean"))
     if wanted.uniform_weights:
         budget = None
-    about: dict[str, Any] = {name: chosen[name] for name in ("noise", "design", "labels") if name in chosen}
+    about: dict[str, Any] = {
+        name: chosen[name] for name in ("noise", "design", "labels", "max_ratings") if name in chosen
+    }
     if "n_factors" in chosen:
         about["factors"] = chosen["n_factors"]
     if chosen.get("h") == "shared":

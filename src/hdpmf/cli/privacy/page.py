@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,6 +82,10 @@ def print_page(
         if rated[-1].cost.status == "proved" and method.family != "local":
             shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
             print_paragraph(f"Whether the item was rated at all, epsilon: {shares}.", indent="  ")
+        if together[0].cost.status == "proved" and math.isfinite(together[0].cost.pure) and method.family != "local":
+            persons = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
+            sent = "" if setting.max_ratings is None else f", of which {setting.max_ratings} at most are sent"
+            print_paragraph(f"All {numbers.ratings} ratings of a person together{sent}: {persons}.", indent="  ")
         print_lines("")
     for status in MEANING:
         if any(line.cost.status == status for line in values):

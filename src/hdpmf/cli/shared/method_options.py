@@ -120,7 +120,9 @@ def known_options() -> dict[str, Option]:
 def recorded(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What ran, for JSON: the parameters of a model under the names of their flags."""
     return {
-        option.flag.removeprefix("--"): value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+        option.flag.removeprefix("--").replace("-", "_"): value
+        if isinstance(value, (bool, int, float, str, type(None)))
+        else str(value)
         for name, value in parameters.items()
         if (option := method_named(method).options.get(name, known_options().get(name))) is not None and option.flags
     }

@@ -10,6 +10,7 @@ from hdpmf.privacy.accounting.accountants import (
     zcdp,
 )
 from hdpmf.privacy.accounting.costs import DELTA, Cost, cost, honest_line, with_honest_cost
+from hdpmf.privacy.accounting.persons import PersonCost, PersonCosts, person_costs
 from hdpmf.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "UNITS",
     "VIEWS",
     "Cost",
+    "PersonCost",
+    "PersonCosts",
     "Setting",
     "cost",
     "epsilon_at",
@@ -25,6 +28,7 @@ __all__ = [
     "gaussian_distance",
     "guess",
     "honest_line",
+    "person_costs",
     "pure",
     "renyi",
     "with_honest_cost",

@@ -10,6 +10,7 @@ epsilon-private is randomized response seen through a channel), Balle and Wang 2
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from hdpmf.errors import PrivacyError, UnsupportedEventError
@@ -171,7 +172,20 @@ def _randomized_response(order: float, budget: float) -> float:
 
 
 def _from_renyi(event: e.Event, delta: float) -> float:
-    return _smallest(lambda order: renyi(event, order), delta)
+    alike = _counted(event)
+    return _smallest(lambda order: renyi(alike, order), delta)
+
+
+def _counted(event: e.Event) -> e.Event:
+    """The same, where releases that are alike are counted: a person may have a thousand ratings of few weights."""
+    match event:
+        case e.Composed(parts):
+            counts = Counter(_counted(part) for part in parts)
+            return e.Composed(tuple(e.Repeated(part, times) for part, times in counts.items()))
+        case e.Repeated(part, times):
+            return e.Repeated(_counted(part), times)
+        case _:
+            return event
 
 
 def _smallest(curve: Callable[[float], float], delta: float) -> float:

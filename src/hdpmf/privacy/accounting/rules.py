@@ -174,9 +174,21 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
     return Seen(event, "everything", reason, reference)
 
 
-def _units(subject: Subject) -> list[float]:
-    """Weights as the one-round designs use them: whole 64ths, rounded down."""
-    return [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
+def _units(setting: Setting, subject: Subject) -> list[float]:
+    """Weights as the one-round designs use them: whole 64ths, rounded down; of a user the heaviest that may be sent.
+
+    Which of them are sent is drawn without a look at values, so that a user's cost is that of the worst draw.
+    """
+    units = [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
+    return sorted(units, reverse=True)[: setting.max_ratings] if subject.unit == "user" else units
+
+
+def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
+    """Weights, at most, of other ratings that one more may push out where a person sends no more than so many."""
+    if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
+        return []
+    # One for each; those of several users may be about one item.
+    return [float(len(subject.weights))]
 
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
@@ -188,8 +200,8 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     if setting.design == "A":
         coding = make_coding(setting.coding, setting.scale, setting.epsilon)
     channels = sum_channels(setting.design, coding, setting.epsilon, labels=setting.labels)
-    units = _units(subject)
-    per_item = [math.fsum(units)] if subject.unit == "item" else units
+    units, others = _units(setting, subject), _pushed_out(setting, subject)
+    per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
 
     def release(channel: Channel, moved: float) -> e.Event:
         per_weight = channel.value_cost if subject.neighbours == "value" else channel.presence_cost
@@ -198,7 +210,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     by_item = (channels.score, channels.weight, *(() if channels.popularity is None else (channels.popularity,)))
     parts = [release(channel, moved) for channel in by_item for moved in per_item]
     if channels.total is not None:
-        parts.append(release(channels.total, math.fsum(units)))
+        parts.append(release(channels.total, math.fsum([*units, *others])))
     reason = "One round of secure sums with discrete Laplace noise; everything after is post-processing."
     if setting.labels:
         reason = (
@@ -207,7 +219,8 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
         )
         if subject.neighbours == "presence":
             # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
-            moved = units if subject.unit == "item" else [math.fsum(units)]
+            pushed = 1.0 if others else 0.0
+            moved = [unit + pushed for unit in units] if subject.unit == "item" else [math.fsum(units) + pushed]
             parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
@@ -216,7 +229,7 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
         return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md")
-    parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(subject))
+    parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
     return Seen(
         e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", "proofs/hdp-bit.md"
     )

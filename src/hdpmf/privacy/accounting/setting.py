@@ -44,6 +44,7 @@ class Setting:
         u_norm: Length of the user's vector (at most 1).
         design: Of ``hdp-sum``: ``A`` or ``S``.
         labels: Of ``hdp-sum``: whether by taste labels.
+        max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         h_quantile: Which draws of h to reckon with where they are not given: 0.5 is a typical run.
         h_draws: The recommender's draws for one item, all rounds and coordinates, where they are known.
@@ -63,6 +64,7 @@ class Setting:
     h_quantile: float = 0.5
     h_draws: tuple[float, ...] | None = None
     labels: bool = False
+    max_ratings: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "u_norm"):
@@ -76,6 +78,11 @@ class Setting:
         for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared")), ("design", ("A", "S"))):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.max_ratings is not None:
+            if "max_ratings" not in method_named(self.method).options:
+                raise ConfigError(f"{self.method} sends all ratings; max_ratings is for the one-round designs")
+            if self.max_ratings < 1:
+                raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
         if self.labels:
             method_named(self.method).form(labels=True)
             if self.design != "A":
@@ -87,7 +94,7 @@ class Setting:
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """The setting of a model with these parameters (``model.get_params()``); what has no cost is left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
-        names |= {"design": "design", "coding": "coding", "labels": "labels"}
+        names |= {name: name for name in ("design", "coding", "labels", "max_ratings")}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
         h = params.get("h", "auto")
         # Without a choice each solver does what its source does: the published numbers share one h.
