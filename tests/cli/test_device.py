@@ -388,7 +388,7 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
             _pin_roster(store, strangers.to_json())
 
 
-class _Letters:
+class _Carrier:
     """Carries the messages of a recommender that only hands out its model."""
 
     def __init__(self, messages: list[Message]) -> None:
@@ -400,8 +400,8 @@ class _Letters:
             if stop.is_set():
                 return
             number = 1 if isinstance(message, ItemFacts) else 0
-            letter = Envelope(run=b"r" * 16, number=number, part="job", body=encode(message))
-            reply = decode(answer(encode(letter)))
+            envelope = Envelope(run=b"r" * 16, number=number, part="job", body=encode(message))
+            reply = decode(answer(encode(envelope)))
             assert isinstance(reply, Reply)
             self.replies.append(decode(reply.body))
 
@@ -412,14 +412,14 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     facts = HDPSum(rng=0).fit(WORLD).facts_
     far_too_much = Terms(method="hdp-sum", view="sums", epsilon=9.0, rounds=1, catalogue=facts.catalogue, users=100,
                          minimum=50, sharing=40)  # fmt: skip
-    letters = _Letters([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
-    monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: letters)
+    carrier = _Carrier([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
+    monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: carrier)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
     roster = _roster(path, call)
     given = ("--ca", authority, "--roster", roster)
     joined = call("device", "join", path, "films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
-    assert [type(one).__name__ for one in letters.replies] == ["Here", "Accepted", "Refusal", "Accepted"]
+    assert [type(one).__name__ for one in carrier.replies] == ["Here", "Accepted", "Refusal", "Accepted"]
     assert (joined.json["messages"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
     assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
     assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not

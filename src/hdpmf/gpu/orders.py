@@ -36,7 +36,7 @@ class Queues:
         view: The view that each order is of (int32).
         begin: For each view, where each item's queue begins after the base, and the end of the last (int64).
         user: The user of each place (int32).
-        turn: The how-manieth rating of that user it is (int32).
+        turn: Which of that user's ratings it is, from 0 (int32).
     """
 
     base: Tensor

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpmf.privacy.mechanisms import Budgets, Mechanism
+from hdpmf.privacy.mechanisms import Budgets, Entered, Mechanism
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
@@ -19,19 +19,9 @@ SHARD_STREAM = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EnteredRatings:
-    """What a mechanism makes of ratings.
+class EnteredRatings(Entered):
+    """What a mechanism makes of all ratings, with the epsilon that sets the noise; None: no noise."""
 
-    Attributes:
-        kept: Positions of the ratings that take part, or None for all.
-        target: What the model should predict for each kept rating.
-        coefficient: How much its residual counts in what is sent, or None where all count 1.
-        budget: The epsilon that sets the noise, or None for no noise.
-    """
-
-    kept: np.ndarray | None
-    target: np.ndarray
-    coefficient: np.ndarray | None
     budget: float | None
 
 

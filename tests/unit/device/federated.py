@@ -124,15 +124,15 @@ def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> DeviceAg
     return DeviceAgent(store, noise=noise or Silent(), **settings)
 
 
-def letter(message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job") -> bytes:
-    """A letter, as it travels."""
+def envelope(message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job") -> bytes:
+    """An envelope, as it travels."""
     body = message if isinstance(message, bytes) else encode(message)
     return encode(Envelope(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
 
 
 def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = RUN) -> Message:
     """What the agent says to a message; a Refusal where it refuses."""
-    reply = decode(agent.answer(letter(message, number, run=run)))
+    reply = decode(agent.answer(envelope(message, number, run=run)))
     assert isinstance(reply, Reply)
     assert (reply.run, reply.number) == (run, number)
     found = decode(reply.body)
@@ -208,7 +208,7 @@ class Run:
         agents: The devices.
         method: What is trained.
         view: What the recommender sees.
-        heard: Told every letter and reply, with the agent's place.
+        heard: Told every envelope and reply, with the agent's place.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Run:
 
     def tell(self, message: Message, number: int = 0) -> list[Any]:
         """All agents' answers."""
-        data = letter(message, number, run=self.run)
+        data = envelope(message, number, run=self.run)
         return [self._opened(one, data, agent.answer(data)) for one, agent in enumerate(self.agents)]
 
     def _opened(self, place: int, data: bytes, answer: bytes) -> Any:
@@ -295,7 +295,7 @@ def secure_sum(run: Run, roster: Roster, number: int, words: SumLayout, **option
     outgoing = server.advance()
     while outgoing:
         for device, message in outgoing.items():
-            data = letter(encode_sum(message), number, run=run.run, kind="sum")
+            data = envelope(encode_sum(message), number, run=run.run, kind="sum")
             answer = run.agents[device].answer(data)
             if run._heard is not None:
                 run._heard(device, data, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
+from hdpmf.protocol.messages import MAX_FACTORS
 from hdpmf.protocol.wire import MAX_BYTES
 
 from .federated import (
@@ -37,8 +39,8 @@ from .federated import (
     Run,
     agent_for,
     ask,
+    envelope,
     facts_for,
-    letter,
     make_store,
     part,
     plan_for,
@@ -122,7 +124,7 @@ def test_terms_come_first_and_once(agent):
     "changes",
     [
         {"epsilon": 5.0}, {"epsilon": 0.1}, {"epochs": ROUNDS + 1}, {"mechanism": "none"}, {"mechanism": "weight"},
-        {"n_items": 29}, {"scale_high": 4.0}, {"scale_low": 0.0}, {"n_factors": 10_000_000},
+        {"n_items": 29}, {"scale_high": 4.0}, {"scale_low": 0.0},
     ],
 )  # fmt: skip
 def test_a_plan_that_is_not_what_the_terms_say(agent, changes):
@@ -130,6 +132,15 @@ def test_a_plan_that_is_not_what_the_terms_say(agent, changes):
     refuses(agent, plan_for(**changes), "protocol")
     assert ask(agent, plan_for()) == Accepted()
     refuses(agent, plan_for(learning_rate=0.1), "protocol")  # nor may it change
+
+
+def test_a_plan_that_asks_for_more_memory_than_any(agent):
+    ask(agent, terms_for())
+    largest = encode(plan_for(n_factors=MAX_FACTORS))
+    written, more = msgspec.msgpack.encode(MAX_FACTORS), msgspec.msgpack.encode(10_000_000)
+    assert largest.count(written) == 1
+    _refused(agent, envelope(largest.replace(written, more)), "protocol")
+    assert ask(agent, plan_for()) == Accepted()
 
 
 def test_noise_that_stays_the_same_hides_nothing():
@@ -200,7 +211,7 @@ def test_numbers_that_are_none_do_not_even_make_a_message(agent, run):
         marked = encode(_round(1, **{field: spoiled}))
         bad = marked.replace(np.float32(12345.678).tobytes(), np.float32(np.nan).tobytes())
         assert bad != marked != good
-        _refused(agent, letter(bad, 1), "protocol")
+        _refused(agent, envelope(bad, 1), "protocol")
 
 
 def _refused(agent, data, reason):
@@ -226,7 +237,7 @@ def test_an_old_round_from_a_restored_backup(agent, run):
 
 def test_an_exact_repeat_gets_the_same_bytes_and_no_new_noise(agent, run):
     message = run.recommender.next_round()
-    data = letter(message, message.number)
+    data = envelope(message, message.number)
     replies = {agent.answer(data) for _ in range(4)}
     assert len(replies) == 1
     assert [one.number for one in agent._store.ledger.entries() if one.action == "sent"] == [0, 1]
@@ -253,7 +264,7 @@ def test_a_letter_of_another_job(agent, run):
 
 
 def test_a_secure_sum_in_a_run_of_messages(agent, run):
-    _refused(agent, letter(b"x", kind="sum"), "secure-sum")
+    _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
     assert agent._sessions[RUN].sum is None
 
 
@@ -395,14 +406,15 @@ def test_item_facts_of_other_items(agent):
     "data",
     [
         b"", b"\xc1", b"hello", bytes(100), encode(Call()), encode(terms_for()),
-        encode(Reply(run=RUN, number=0, part="job", body=b"")), letter(b""), letter(b"\x93\x01\x02\x03"),
-        letter(encode(ItemCounts(counts=np.zeros(30, np.int64)))), letter(encode(Envelope(run=RUN, number=0, part="job",
-        body=b""))), letter(encode(Gradients(number=1, sums=np.zeros((1, 1), np.float32)))),
+        encode(Reply(run=RUN, number=0, part="job", body=b"")), envelope(b""), envelope(b"\x93\x01\x02\x03"),
+        envelope(encode(ItemCounts(counts=np.zeros(30, np.int64)))),
+        envelope(encode(Envelope(run=RUN, number=0, part="job", body=b""))),
+        envelope(encode(Gradients(number=1, sums=np.zeros((1, 1), np.float32)))),
     ],
 )  # fmt: skip
-def test_what_is_no_letter_or_no_message(agent, run, data):
+def test_what_is_no_envelope_or_no_message(agent, run, data):
     _refused(agent, data, "protocol")
-    _refused(agent, letter(b"x", kind="sum"), "secure-sum")
+    _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
     assert isinstance(ask(agent, _round(1), 1), Gradients)
 
 

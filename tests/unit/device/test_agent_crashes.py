@@ -1,7 +1,7 @@
 """A device that is killed at any instant goes on: nothing is paid twice, answered twice or lost.
 
 A kill is simulated where it can happen: the process ends before a commit (the disk refuses it), or after the commit and
-before the reply leaves (the reply is thrown away); then the store is opened again and the letter comes again. Killing
+before the reply leaves (the reply is thrown away); then the store is opened again and the envelope comes again. Killing
 real processes is in the store's own tests and in the federation's.
 """
 
@@ -17,7 +17,7 @@ from hdpmf.errors import StorageError
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Refusal, Reply, decode
 
-from .federated import ROUNDS, RUN, Run, agent_for, letter, make_store, part, survey_for, terms_for
+from .federated import ROUNDS, RUN, Run, agent_for, envelope, make_store, part, survey_for, terms_for
 
 
 class Killed(Run):
@@ -36,7 +36,7 @@ class Killed(Run):
         self.agents[0] = agent_for(DeviceStore.open(self.path), SeededNoise(50 + self.step))
 
     def tell(self, message, number=0):
-        data = letter(message, number, run=self.run)
+        data = envelope(message, number, run=self.run)
         self.step += 1
         if "before" in self.kill_at(self.step):
             store = self.agents[0]._store

@@ -1,4 +1,4 @@
-"""Anything at all as a letter: there is always a reply, never an exception, and the ledger tells the truth."""
+"""Anything at all as a message: there is always a reply, never an exception, and the ledger tells the truth."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .federated import (
     Run,
     agent_for,
     enrol,
+    envelope,
     facts_for,
-    letter,
     make_store,
     part,
     plan_for,
@@ -36,15 +36,15 @@ AGENTS, ROSTER = _agents()
 TARGET = AGENTS[0]
 _F = np.zeros((30, 4), np.float32)
 VALID = [
-    letter(Call()), letter(TABLE), letter(terms_for()), letter(plan_for()), letter(Opening(noise_budget=0.5)),
-    letter(terms_for("hdp-sum", "sums", users=3, minimum=3), run=b"2" * 16), letter(survey_for(contributors=3),
-    run=b"2" * 16), letter(facts_for(), 1, run=b"3" * 16),
-    letter(encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)), 0, run=b"2" * 16, kind="sum"),
-    letter(terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16),
-    letter(survey_for(contributors=3, labels=True), run=b"4" * 16),
-    letter(Grouping(scores=np.arange(30), heads=np.arange(9)), 1, run=b"4" * 16),
-    letter(Round(number=1, item_factors=_F, raters=np.full(30, 3), h=_F + 1), 1),
-    letter(Round(number=5, item_factors=_F, raters=np.full(30, 3), h=None), 5),
+    envelope(Call()), envelope(TABLE), envelope(terms_for()), envelope(plan_for()), envelope(Opening(noise_budget=0.5)),
+    envelope(terms_for("hdp-sum", "sums", users=3, minimum=3), run=b"2" * 16), envelope(survey_for(contributors=3),
+    run=b"2" * 16), envelope(facts_for(), 1, run=b"3" * 16),
+    envelope(encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)), 0, run=b"2" * 16, kind="sum"),
+    envelope(terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16),
+    envelope(survey_for(contributors=3, labels=True), run=b"4" * 16),
+    envelope(Grouping(scores=np.arange(30), heads=np.arange(9)), 1, run=b"4" * 16),
+    envelope(Round(number=1, item_factors=_F, raters=np.full(30, 3), h=_F + 1), 1),
+    envelope(Round(number=5, item_factors=_F, raters=np.full(30, 3), h=None), 5),
 ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_random_bytes(data):
     )
 )
 def test_letters_that_were_changed_on_the_way(sequence):
-    """Honest letters in any order, some with flipped bytes or cut short."""
+    """Honest messages in any order, some with flipped bytes or cut short."""
     for data, flips, kept in sequence:
         spoiled = bytearray(data)
         for place, value in flips:
@@ -105,7 +105,7 @@ def test_rounds_with_any_number_in_them(field, value, number):
     agent = agent_for(store, SeededNoise(1))
     run = Run([agent])
     run.open()
-    data = letter(Round(number=number, item_factors=_F, raters=np.full(30, 3), h=_F + 1), number)
+    data = envelope(Round(number=number, item_factors=_F, raters=np.full(30, 3), h=_F + 1), number)
     bad = data.replace(
         (_F if field == "item_factors" else _F + 1).tobytes(), np.full((30, 4), value, "<f4").tobytes(), 1
     )

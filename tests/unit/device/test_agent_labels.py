@@ -27,8 +27,8 @@ from .federated import (
     agent_for,
     ask,
     enrol,
+    envelope,
     facts_for,
-    letter,
     make_store,
     part,
     partition,
@@ -138,12 +138,12 @@ def test_a_restarted_device_keeps_its_label(tmp_path):
     # And from here on they have been in a sum, whatever is restarted.
     again = agent_for(run.agents[0]._store, Undrawn())
     refuses(again, GROUPING, "secure-sum", 1)
-    data = letter(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
     assert decode(decode(again.answer(data)).body) == Refusal(reason="secure-sum")
 
 
 def test_a_sum_that_begins_after_a_restart_finds_the_numbers():
-    """Without the grouping being sent again: the sum's own letter comes first."""
+    """Without the grouping being sent again: the sum's own envelope comes first."""
     agents, roster = agents_of(noise=Flipped())
     run, _ = counted(agents, roster, GROUPING)
     before = np.sum([numbers(one) for one in agents], axis=0)
@@ -191,7 +191,7 @@ def test_a_label_that_could_not_be_kept_is_used_for_nothing(monkeypatch):
     assert labels_of(agent) is None
     assert RUN not in agent._sessions  # the numbers made with it are gone, too
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
-    data = letter(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
     assert decode(decode(agent.answer(data)).body) == Refusal(reason="secure-sum")
     assert ask(agent, GROUPING, 1) == Ready(number=1)
 
@@ -223,7 +223,7 @@ def test_a_grouping_out_of_turn():
     run.tell(SURVEY)
     refuses(agent, GROUPING, "protocol", 1)  # its weights are ready, and in no sum yet
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
-    plan = letter(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    plan = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
     assert decode(decode(agent.answer(plan)).body) == Refusal(reason="secure-sum")
     secure_sum(run, roster, 0, popularity_layout(SURVEY, N))
     assert decode(decode(agent.answer(plan)).body) == Refusal(reason="secure-sum")
@@ -285,7 +285,7 @@ def test_a_forged_grouping_draws_nothing(body):
     counted(agents, roster)
     with pytest.raises(ProtocolError):
         decode(body)
-    reply = decode(agents[0].answer(letter(body, 1)))
+    reply = decode(agents[0].answer(envelope(body, 1)))
     assert isinstance(reply, Reply)
     assert decode(reply.body) == Refusal(reason="protocol")
     assert labels_of(agents[0]) is None
@@ -297,7 +297,7 @@ def test_a_sum_of_other_heads_than_the_grouping_has():
     for heads in (0, len(GROUPING.heads) - 1, WORLD.n_items):
         words = survey_layout(SURVEY, N, heads)
         plan = propose(roster, words.length, minimum=N, wide=True)
-        reply = decode(agents[0].answer(letter(encode_sum(plan), 1, kind="sum")))
+        reply = decode(agents[0].answer(envelope(encode_sum(plan), 1, kind="sum")))
         assert decode(reply.body) == Refusal(reason="secure-sum")
     assert numbers(agents[0]) is not None
 

@@ -21,7 +21,7 @@ from .federated import (
     agent_for,
     ask,
     enrol,
-    letter,
+    envelope,
     make_store,
     part,
     partition,
@@ -53,7 +53,7 @@ def proposed(run, words=None, **changes):
 
 
 def to_device(run, place, message, number=0):
-    return decode(run.agents[place].answer(letter(encode_sum(message), number, kind="sum")))
+    return decode(run.agents[place].answer(envelope(encode_sum(message), number, kind="sum")))
 
 
 def refused(run, message, number=0, place=0, reason="secure-sum"):
@@ -163,7 +163,7 @@ def test_strangers(run):
 def test_a_sum_for_another_job(run):
     for number in (1, 7):
         refused(run, proposed(run), number)
-    reply = decode(run.agents[0].answer(letter(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum")))
+    reply = decode(run.agents[0].answer(envelope(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum")))
     assert decode(reply.body) == Refusal(reason="protocol")
     run.sum(0, counts_layout)
     counts = WORLD.item_counts().astype(np.int64)
@@ -212,7 +212,9 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
     run.tell(message, 1)
     again = agent_for(run.agents[3]._store, SeededNoise(9))
     refuses(again, message, "unavailable", 1)
-    reply = decode(again.answer(letter(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum")))
+    reply = decode(
+        again.answer(envelope(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum"))
+    )
     assert decode(reply.body) == Refusal(reason="secure-sum")
     following = replace(message, number=2)
     assert ask(again, following, 2) == Ready(number=2)

@@ -46,7 +46,7 @@ class Setting:
         labels: Of ``hdp-sum``: whether by taste labels.
         max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
-        h_quantile: Which draws of h to reckon with where they are not given: 0.5 is a typical run.
+        h_quantile: Which draws of h to count with where they are not given: 0.5 is a typical run.
         h_draws: The recommender's draws for one item, all rounds and coordinates, where they are known.
     """
 
