@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 import shlex
 from collections.abc import Iterator
@@ -288,3 +289,45 @@ def test_a_broken_link_would_be_noticed() -> None:
     assert leads_somewhere(readme, "docs/protocol.md#one-round")
     assert not leads_somewhere(readme, "docs/protocol.md#two-rounds")
     assert not leads_somewhere(readme, "docs/absent.md")
+
+
+def results() -> dict[tuple[str, str], dict[str, str]]:
+    """Table III at K = 10, as it was run: by method and data set."""
+    with (ROOT / "docs/results/csv/table3.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["method"], row["dataset"]): row for row in csv.DictReader(file) if row["factors"] in ("", "10")}
+
+
+def test_the_table_of_the_readme_is_what_was_run() -> None:
+    order = ["hdpmf", "pdpmf", "dpmf", "hdpmf-w", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean", "global-mean", "mf"]
+    text = (ROOT / "README.md").read_text("utf-8").replace("**", "")
+    rows = [line.strip("|").split("|")[2:] for line in text.splitlines() if re.search(r"\| \d\.\d{3} \|$", line)]
+    measured = results()
+    for method, row in zip(order, rows, strict=True):
+        for data, cell in zip(("ml-100k", "ml-1m", "douban"), row, strict=True):
+            assert cell.strip() == f"{float(measured[method, data]['mse_mean']):.3f}", (method, data)
+
+
+def test_the_lists_of_ten_are_what_was_run() -> None:
+    order = ["mf", "hdpmf", "hdpmf-w", "pdpmf", "dpmf", "hdpmf-paid", "hdp-sum", "hdp-bit"]
+    text = (ROOT / "docs/reproduction.md").read_text("utf-8")
+    rows = [line.strip("|").split("|")[2:] for line in text.splitlines() if line.count(" / 0.") == 4]
+    measured = results()
+    for method, row in zip(order, rows, strict=True):
+        for data, cell in zip(("ml-100k", "ml-1m"), row, strict=True):
+            ndcg, recall, coverage = (
+                float(measured[method, data][f"{name}_at_10_mean"]) for name in ("ndcg", "recall", "coverage")
+            )
+            assert cell.strip() == f"{ndcg:.4f} / {recall:.4f} / {coverage:.3f}", (method, data)
+
+
+def test_numbers_beside_the_papers_are_what_was_run() -> None:
+    text = (ROOT / "docs/reproduction.md").read_text("utf-8").replace("*", "")
+    rows = [
+        line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| (MF|\w*DPMF) \| \d\.\d{3} /", line)
+    ]
+    measured = results()
+    assert [row[0].strip() for row in rows] == ["MF", "HDPMF", "PDPMF", "DPMF"]
+    for name, *cells in rows:
+        for data, cell in zip(("ml-100k", "ml-1m", "douban"), cells, strict=True):
+            row = measured[name.strip().lower(), data]
+            assert cell.strip() == f"{float(row['mse_mean']):.3f} / {float(row['paper_mse_mean']):.3f}", (name, data)
