@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -68,6 +68,8 @@ class Model(Parameters, ABC):
         """What the model's epsilon is and what it stands on."""
         method = method_of(self)
         claim = claim_of(method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False)))
+        if claim.epsilon:
+            claim = replace(claim, noise="simulated")  # made in this process, from a seed
         if method is None or claim.status != "nominal":
             return claim
         from hdpmf.privacy.accounting import with_honest_cost

@@ -17,6 +17,8 @@ class PrivacyClaim:
         view: What the observer is assumed to see for the claim to mean anything.
         reason: One sentence.
         honest: For a nominal epsilon: what an observer of the training gets, from the accountant.
+        noise: ``simulated`` where it came from a seed, as all of this library's does: the law is that of the claim, but
+            whoever has the seed has the noise, and the items are those that somebody rated. Nothing to publish.
     """
 
     epsilon: float | None
@@ -24,11 +26,17 @@ class PrivacyClaim:
     view: str
     reason: str
     honest: str = ""
+    noise: str = ""
+
+    @property
+    def worth(self) -> str:
+        """The status, and that the noise was simulated where it was."""
+        return f"{self.status}, {self.noise}" if self.noise else self.status
 
     def __str__(self) -> str:
         if self.epsilon is None:
             return f"no privacy ({self.reason})"
-        return f"epsilon {self.epsilon:g} ({self.status}; {self.view})"
+        return f"epsilon {self.epsilon:g} ({self.worth}; {self.view})"
 
 
 def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> PrivacyClaim:

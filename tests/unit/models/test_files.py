@@ -52,7 +52,7 @@ def test_what_is_claimed_is_in_the_file_word_for_word(name, split, weights, tmp_
     model = make_model(name, **METHODS[name].own(**QUICK)).fit(split[0], weights)
     model.save(tmp_path / "m")
     claim, said = model.privacy, PublicModel.load(tmp_path / "m" / "recommender").about["privacy"]
-    assert said == {name: getattr(claim, name) for name in ("epsilon", "status", "view", "reason", "honest")}
+    assert said == {name: getattr(claim, name) for name in ("epsilon", "status", "view", "reason", "honest", "noise")}
     assert bool(said["honest"]) == (claim.status == "nominal")
 
 

@@ -177,7 +177,14 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
         "epsilon_view": claim.view,
         "epsilon_reason": claim.reason,
         "epsilon_honest": claim.honest or None,
+        "noise": claim.noise or None,
     }
+
+
+_SIMULATED = (
+    " The noise here is SIMULATED: whoever has the seed has it, and the items are those that somebody rated. This is "
+    "to evaluate a method with, not a model to publish; a federation releases one."
+)
 
 
 def claim_sentence(claim: PrivacyClaim) -> str:
@@ -187,13 +194,13 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
         f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
-        f"{claim.reason}.{honest}"
+        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
     )
 
 
 def short_claim(claim: PrivacyClaim) -> str:
     """A privacy claim for a table's cell."""
-    return "none" if claim.epsilon is None else f"{claim.epsilon:g} ({claim.status})"
+    return "none" if claim.epsilon is None else f"{claim.epsilon:g} ({claim.worth})"
 
 
 def _console(stream: IO[str]) -> Console:
