@@ -47,6 +47,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_message_takes_no_more_memory_than_is_fair_before_it_is_checked(name: str):
     data = BOMBS[name]()

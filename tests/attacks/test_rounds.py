@@ -29,6 +29,8 @@ from .hostile import (
     terms,
 )
 
+pytestmark = pytest.mark.slow
+
 TABLE = table()
 PAID = Policy(methods=("hdpmf-paid",))
 NOMINAL = Policy(methods=("hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, require_sums=False)

@@ -177,6 +177,7 @@ def test_holders_that_return_wrong_shares_are_named_and_the_sum_is_right(kind, h
     assert sum_.finish().liars == set(range(hostile))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "fooled"), [(20, 2), (66, 9)])
 def test_a_dealer_of_some_wrong_shares_is_named_and_the_sum_is_right(n, fooled):
     sum_ = Sum(n, neighbours=64).until(PartnerKeys)

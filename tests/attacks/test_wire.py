@@ -24,6 +24,8 @@ from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.flower.signing import BODY, Doorkeeper, server_name, signed_headers
 from hdpmf.transport.keys import NodeKey
 
+pytestmark = pytest.mark.slow
+
 with needs_flower():
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.app.message import remove_content_from_message

@@ -31,6 +31,7 @@ def test_doctor(call: Call) -> None:
     assert "kernel cache" in shown.out
 
 
+@pytest.mark.slow
 def test_doctor_knows_which_kernels_are_compiled(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[Path, Path]
 ) -> None:
@@ -64,6 +65,7 @@ def test_doctor_gives_the_command_for_a_missing_extra(call: Call, monkeypatch: p
     assert found["command"] in call("doctor").out
 
 
+@pytest.mark.slow
 def test_demo(call: Call, tmp_path: Path) -> None:
     result = call("demo", "--quick", "--out", tmp_path / "a" / "b", "--json")
     assert result.code == 0
@@ -76,6 +78,7 @@ def test_demo(call: Call, tmp_path: Path) -> None:
     assert Path(found["plot"]).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_demo_for_people(call: Call, tmp_path: Path) -> None:
     result = call("demo", "--quick", "--out", tmp_path)
     assert result.code == 0
@@ -83,6 +86,7 @@ def test_demo_for_people(call: Call, tmp_path: Path) -> None:
         assert expected in result.out
 
 
+@pytest.mark.slow
 def test_demo_where_it_cannot_write(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert call("demo", "--quick", "--out", tmp_path / "file" / "below").code == 8

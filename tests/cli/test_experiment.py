@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .conftest import Call
 
 SPEC = """
@@ -49,6 +51,7 @@ def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Pat
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_report_on_the_users_own_experiment(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     (tmp_path / "own.toml").write_text(SPEC)
@@ -72,6 +75,7 @@ def test_a_wrong_file_is_one_line(call: Call, tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_list(call: Call) -> None:
     assert "figure_sparsity" in call("experiment", "list").out
     rows = {row["name"]: row for row in call("experiment", "list", "--json").json["experiments"]}

@@ -18,6 +18,7 @@ KEYS = {"devices", "rounds", "seconds_per_round", "bytes_per_device", "mse", "ma
 HERE = ("--processes", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -11,6 +11,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.shard.h_law import HLaw
 
 
+@pytest.mark.slow
 def test_reconstruction_beats_what_anybody_could_guess(world):
     """1,600 ratings at weight 1 and epsilon 1; the margin of 0.2 is many standard errors (0.013) wide."""
     found = run("reconstruct", AttackSetting(weight=1.0), world, users=30)

@@ -12,6 +12,8 @@ from hdpmf.audit.world import choose_target
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.ratings import Ratings
 
+pytestmark = pytest.mark.slow
+
 
 def _audit(method, view, runs=150, **others):
     return Audit(method, view, runs, factors=4, epochs=12, **others)

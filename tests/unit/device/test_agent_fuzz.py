@@ -61,6 +61,7 @@ def within_budget():
     assert left.min() >= -1e-9
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=400))
 def test_random_bytes(data):
     assert answered(data).part == "refusal"

@@ -226,6 +226,7 @@ def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
     assert expected_seconds([long], 2) == pytest.approx(sum(map(estimated_seconds, expected_runs([long]))) / 2)
 
 
+@pytest.mark.slow
 def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
     (tmp_path / "my_method_for_a_test.py").write_text(
         "from dataclasses import replace\n"

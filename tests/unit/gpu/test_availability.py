@@ -56,6 +56,7 @@ def test_explain(surroundings):
     assert availability.explain() == "not usable: PyTorch finds no GPU"
 
 
+@pytest.mark.slow
 def test_loops_need_nothing_but_numpy_torch_and_triton():
     """A machine with a GPU may have none of our other dependencies."""
     program = """

@@ -33,6 +33,7 @@ def sample():
     return draw(60_000)  # about a million numbers
 
 
+@pytest.mark.slow
 def test_distribution_is_normal(sample):
     assert stats.kstest(sample.ravel(), "norm").pvalue > 1e-4
     # The tails hold too: 4 sigma and beyond, against a Poisson count.
@@ -41,6 +42,7 @@ def test_distribution_is_normal(sample):
     assert stats.poisson.cdf((np.abs(sample) > 4).sum(), expected) > 1e-4
 
 
+@pytest.mark.slow
 def test_moments(sample):
     n = sample.size
     assert abs(sample.mean()) < 4 / np.sqrt(n)

@@ -139,6 +139,7 @@ def test_the_tail_has_its_law(shape, scale, start):
     assert tail_p_value(draws, shape, scale * Fraction(11, 10), start) < LEVEL
 
 
+@pytest.mark.slow
 def test_the_tail_by_digits_has_the_same_law(monkeypatch):
     monkeypatch.setattr(decide, "BAND", 1.0)
     draws = share_tail.tails(seeded_words(8), Fraction(300), Fraction(1, 3), 16, 3_000)

@@ -16,6 +16,8 @@ from hdpmf.report import write_report
 from hdpmf.report.content import Content, read_content
 from hdpmf.report.findings import findings
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 title = "My own question"
 datasets = ["synthetic"]

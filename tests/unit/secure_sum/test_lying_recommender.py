@@ -319,6 +319,7 @@ class TestConfirmations:
         refuses(session.clients[1], earlier, "another session")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_secrets")
 def test_a_list_for_each_half_gets_no_sum(make_session):
     """Each half is told that one device was lost, in its own half; 118 of 120 would be left where 119 must be."""
