@@ -197,7 +197,7 @@ class Ledger:
             PrivacyError: Something of the run was sent, and all is to be given back.
         """
         with self._database.transaction():
-            if part >= 1 and any(one.run == entry.run and one.action == "sent" for one in self.entries()):
+            if part >= 1 and any(past.run == entry.run and past.action == "sent" for past in self.entries()):
                 raise PrivacyError("numbers of this run were sent; what they cost is not given back")
             returned = msgspec.structs.replace(entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0))
             self._write(returned, b"")
