@@ -193,6 +193,12 @@ def page(request: pytest.FixtureRequest) -> Path:
     return path
 
 
+def test_words_are_those_of_the_field(page: Path) -> None:
+    _, prose = read(page)
+    literary = re.findall(r"(?i)\b(?:letters?|walk\w*|reckon\w*|errands?)\b", re.sub(r"`[^`]*`", "", prose))
+    assert literary == [], "docs/glossary.md has the words"
+
+
 def test_links_lead_somewhere(page: Path) -> None:
     _, prose = read(page)
     targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", target)]
