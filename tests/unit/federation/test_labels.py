@@ -44,7 +44,7 @@ EPSILON = 8.0  # so that a small world has heads
 DEVICES = 6
 POLICY = Policy(
     epsilon=EPSILON, min_participants=2, min_devices=2, min_neighbours=1, threshold_fraction="1/2", max_rounds=2,
-    max_colluding="0", max_credit=10,
+    max_colluding="0", max_credit=10, max_total=None,
 )  # fmt: skip
 SETTINGS = RunSettings(
     method="hdp-sum", view="sums", minimum=30, rounds=2, epsilon=EPSILON, labels=SCORE, prior="films-100k",
