@@ -27,10 +27,14 @@ _SEEDS = "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_sp
 _MADE = "tests/unit/device/test_crashes.py::test_killed_while_it_is_made[plain]"
 
 PLANTED = (
-    Planted("a survey may count on all users", "device/survey.py", "survey.contributors > terms.minimum",
+    Planted("a survey may count on all users", "device/survey.py", "survey.contributors > terms.sharing",
             "survey.contributors > terms.users", (_SHARES,)),
-    Planted("hdpmf-paid shared by all users on a device", "device/training.py", "sharing=terms.minimum",
+    Planted("a survey may count on colluders", "device/survey.py", "survey.contributors > terms.sharing",
+            "survey.contributors > terms.minimum", (_SHARES,)),
+    Planted("hdpmf-paid shared by all users on a device", "device/training.py", "sharing=terms.sharing",
             "sharing=terms.users", (_SHARES,)),
+    Planted("hdpmf-paid shared with colluders", "device/training.py", "sharing=terms.sharing",
+            "sharing=terms.minimum", (_SHARES,)),
     Planted("hdpmf-paid shared by who is here", "shard/shard.py",
             "self._noise.laplace_share(scale, self._sharing,", "self._noise.laplace_share(scale, self._n_users,",
             (_SIZES,)),
@@ -80,7 +84,7 @@ PLANTED = (
             "coding, survey.epsilon))", (_SIZES,)),
     Planted("bits without their clamp", "privacy/sampling/rounding.py",
             "small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))", "pass",
-            ("tests/unit/privacy/test_released.py",)),
+            ("tests/unit/privacy/test_released.py::test_bits_never_exceed_their_epsilon",)),
     Planted("a split that leaks from many ratings", "ratings/splits.py",
             "    return ratings.take(~held), ratings.take(held)\n",
             "    return ratings.take(~held | (counts > 20)[ratings.user_codes]), ratings.take(held)\n",

@@ -10,7 +10,9 @@ from hdpmf.protocol import Ready
 
 from .federated import Run, Silent, agent_for, ask, enrol, make_store, partition, refuses, survey_for, terms_for
 
-MINIMUM = 12  # of 18 users on three devices: a share of 1/18 would leave 12 users with two thirds of the noise
+MINIMUM, SHARING = 14, 12
+"""Of 18 users on three devices: shares of 1/18 would leave a sum over 14, two of whom collude, with two thirds of the
+noise. The three numbers differ, so that none is taken for another unnoticed."""
 
 
 class Sized(Silent):
@@ -30,24 +32,24 @@ def devices() -> tuple[list[Any], list[Sized]]:
     return [agent_for(make_store(ratings=part), own) for part, own in zip(partition(3), noise, strict=True)], noise
 
 
-def test_a_survey_may_not_count_on_more_users_than_the_smallest_sum_has():
+def test_a_survey_may_not_count_on_more_users_than_share_the_noise():
     agents, noise = devices()
     enrol(agents)
-    terms = terms_for("hdp-sum", "sums", minimum=MINIMUM)
-    for place, contributors in enumerate((MINIMUM + 1, 18)):
+    terms = terms_for("hdp-sum", "sums", minimum=MINIMUM, sharing=SHARING)
+    for place, contributors in enumerate((SHARING + 1, MINIMUM, 18)):
         run = bytes([place]) * 16
         ask(agents[0], terms, run=run)
         refuses(agents[0], survey_for(contributors=contributors), "protocol", run=run)
     assert not noise[0].shares
     ask(agents[0], terms)
-    assert ask(agents[0], survey_for(contributors=MINIMUM)) == Ready(number=0)
-    assert set(noise[0].shares) == {(MINIMUM, 6)}
+    assert ask(agents[0], survey_for(contributors=SHARING)) == Ready(number=0)
+    assert set(noise[0].shares) == {(SHARING, 6)}
 
 
-def test_rounds_of_hdpmf_paid_are_shared_by_the_smallest_sum():
+def test_rounds_of_hdpmf_paid_are_shared_by_those_who_share_the_noise():
     agents, noise = devices()
-    run = Run(agents, "hdpmf-paid", "sums", terms=terms_for("hdpmf-paid", "sums", minimum=MINIMUM))
+    run = Run(agents, "hdpmf-paid", "sums", terms=terms_for("hdpmf-paid", "sums", minimum=MINIMUM, sharing=SHARING))
     run.open()
     run.round()
     for own in noise:
-        assert set(own.shares) == {(MINIMUM, 6)}
+        assert set(own.shares) == {(SHARING, 6)}
