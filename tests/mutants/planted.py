@@ -84,7 +84,7 @@ PLANTED = (
             "coding, survey.epsilon))", (_SIZES,)),
     Planted("bits without their clamp", "privacy/sampling/rounding.py",
             "small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))", "pass",
-            ("tests/unit/privacy/test_released.py::test_bits_never_exceed_their_epsilon",)),
+            ("tests/unit/privacy/test_released.py::test_a_bit_that_says_more_than_its_epsilon_is_held_back",)),
     Planted("a split that leaks from many ratings", "ratings/splits.py",
             "    return ratings.take(~held), ratings.take(held)\n",
             "    return ratings.take(~held | (counts > 20)[ratings.user_codes]), ratings.take(held)\n",

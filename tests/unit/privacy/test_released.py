@@ -221,6 +221,14 @@ def test_bits_never_exceed_their_epsilon():
     assert (bit_thresholds(np.array([0.7]), 1.0) == int(0.7 * 2**63)).all()  # what is inside stays as it is
 
 
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.9, 1.0])
+def test_a_bit_that_says_more_than_its_epsilon_is_held_back(p):
+    likely = math.exp(0.5) / (1 + math.exp(0.5))
+    held = float(bit_thresholds(np.array([p]), 0.5)[0]) / 2**63
+    assert held == pytest.approx(likely if p > 0.5 else 1 - likely, abs=1e-9)
+    assert math.log(max(held, 1 - held) / min(held, 1 - held)) <= 0.5
+
+
 def test_bit_shapes_and_errors():
     assert bit_thresholds(np.array(0.5)).shape == ()
     assert ReleasedNoise().bits(np.full((2, 3), 0.5), 1.0).shape == (2, 3)
