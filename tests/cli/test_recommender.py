@@ -11,6 +11,9 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
+from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.transport.keys import NodeKey
+
 
 @pytest.fixture
 def items(tmp_path: Path) -> Path:
@@ -21,7 +24,8 @@ def items(tmp_path: Path) -> Path:
 
 def card(folder: Path, number: int, users: int = 1) -> Path:
     path = folder / f"card{number}.json"
-    fields = {"name": f"device {number}", "identity": f"{number:064x}", "node": f"node {number}", "users": users}
+    identity, node = DeviceIdentity.generate().public.hex(), NodeKey.generate().public
+    fields = {"name": f"device {number}", "identity": identity, "node": node, "users": users}
     path.write_text(json.dumps(fields))
     return path
 

@@ -99,7 +99,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
         _wait(lambda: bool(service.runs()), 90.0)
         after = rng.uniform(0.0, 12.0)
         time.sleep(after)
-        stage = json.loads(service.state() or b"{}").get("stage", "?")
+        stage = (service.state() or {}).get("stage", "?")
         if deployment.child(victim).running:
             deployment.kill(victim)
             time.sleep(rng.uniform(0.0, 1.5))

@@ -51,7 +51,7 @@ from hdpmf.protocol.wire import MAX_BYTES
 from hdpmf.shard.outgoing import compose
 
 _NO_RUN = bytes(RUN_BYTES)
-_FINAL = ("protocol", "policy", "budget")
+_FINAL = ("protocol", "policy")
 """Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
 
 

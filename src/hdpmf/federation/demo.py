@@ -217,7 +217,7 @@ def _watch(
             raise FederationError(f"the run was not done after {timeout:g} s; logs are in {service.path.parent}/logs")
         state = service.state()
         if state is not None:
-            progress(msgspec.json.decode(state))
+            progress(state)
         time.sleep(_LOOK_SECONDS)
     deployment.check()
 

@@ -31,7 +31,6 @@ MAX_RATING = 1_000_000
 
 Reason = Literal[
     "policy",  # the device's own policy forbids it
-    "budget",  # a rating's budget would be exceeded, or is spent
     "protocol",  # malformed, out of turn, or not what was agreed
     "secure-sum",  # the secure sum was refused or broken off
     "busy",  # another run is under way on this device

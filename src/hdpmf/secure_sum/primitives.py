@@ -41,6 +41,8 @@ _BLOCK_BYTES = 1 << 16
 _ZEROS = memoryview(bytes(_BLOCK_BYTES))
 _NO_NONCE = bytes(12)
 _COUNTER_AND_NONCE = bytes(16)
+_PRIME = 2**255 - 19
+_D = -121665 * pow(121666, -1, _PRIME) % _PRIME  # of the curve of Ed25519
 
 
 def new_secret() -> bytes:
@@ -74,6 +76,22 @@ def is_low_order(theirs: bytes) -> bool:
     except ValueError:
         return True
     return False
+
+
+def is_identity_key(public: bytes) -> bool:
+    """Whether this is an Ed25519 public key under which only the owner of a secret can sign.
+
+    It is a point of the curve, and not one of the eight points of small order, under which anybody can.
+    """
+    y = int.from_bytes(public, "little") & ((1 << 255) - 1)
+    if len(public) != KEY_BYTES or y >= _PRIME:
+        return False
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, _PRIME) % _PRIME
+    if square and pow(square, (_PRIME - 1) // 2, _PRIME) != 1:
+        return False
+    # The same point on the curve of X25519, where the library knows the small ones.
+    there = (1 + y) * pow(1 - y, -1, _PRIME) % _PRIME if y != 1 else 0
+    return not is_low_order(there.to_bytes(KEY_BYTES, "little"))
 
 
 def digest(label: bytes, *parts: bytes) -> bytes:

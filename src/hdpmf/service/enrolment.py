@@ -12,6 +12,8 @@ import msgspec
 from hdpmf.errors import ConfigError
 from hdpmf.protocol import DeviceCard
 from hdpmf.secure_sum import Roster
+from hdpmf.secure_sum.primitives import is_identity_key
+from hdpmf.transport.keys import check_public_key
 
 _KEY_HEX = 64
 _MOST_USERS = 1 << 31
@@ -109,13 +111,19 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_card(data: bytes) -> DeviceCard:
-    """A card as a device writes it, checked."""
+    """A card as a device writes it, checked: with a key that is none, or anybody's, the service could not start."""
     try:
         card = msgspec.json.decode(data, type=DeviceCard)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"this is not a device's card: {error}") from None
     _check(card)
-    return card
+    if not is_identity_key(bytes.fromhex(card.identity)):
+        raise ConfigError(f"the identity key on the card of {card.name[:32]!r} is none that a device makes")
+    try:
+        node = check_public_key(card.node)  # in one form: two cards of one key are to be seen as such
+    except ConfigError as error:
+        raise ConfigError(f"the card of {card.name[:32]!r} cannot be used: {error}") from None
+    return msgspec.structs.replace(card, node=node)
 
 
 def devices_needed(users: Sequence[int], minimum: int) -> int | None:

@@ -24,6 +24,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,7 @@ from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.metrics import Metrics
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.settings import Pace, RunSettings
 
@@ -203,9 +205,21 @@ class ServiceFolder:
         """The result of the last run that was finished."""
         return PublicModel.load(self.path / "model") if (self.path / "model").exists() else None
 
-    def state(self) -> bytes | None:
-        """What the service said last that it was doing."""
-        return self._read("state.json") if (self.path / "state.json").exists() else None
+    def state(self) -> dict[str, Any] | None:
+        """What the service said last that it was doing: ``Metrics.as_dict``."""
+        path = self.path / "state.json"
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = msgspec.json.decode(self._read("state.json"), type=dict[str, Any])
+        except msgspec.MsgspecError:
+            state = {}
+        if not Metrics().as_dict().keys() <= state.keys() or not isinstance(state["refusals"], dict):
+            raise StorageError(
+                f"{path} is damaged. It only says what the service was doing last: delete it, and the service writes "
+                "it anew with its next round"
+            )
+        return state
 
     def write_state(self, state: bytes) -> None:
         """What the service is doing."""

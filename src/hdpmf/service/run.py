@@ -44,7 +44,6 @@ class FederatedRun:
         known: The items, as the recommender computes with them.
         channel: Messages and replies.
         checkpoint: How far the run is.
-        barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more sums.
     """
 
     settings: RunSettings
@@ -64,7 +63,6 @@ class FederatedRun:
         self.known: KnownItems = known_items(self.table)
         self.channel = RunChannel(self.transport, self.id, self.metrics)
         self.checkpoint: Checkpoint = self.files.load()
-        self.barred: set[str] = set()
         metrics = self.metrics
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0
 

@@ -77,7 +77,7 @@ def sum_when_ready(
         if attempt:
             run.sleep(run.pace.pause)
         under_way = attempt == 0 and _under_way(run, number)
-        honest = frozenset(asked) - run.barred
+        honest = frozenset(asked) - set(run.checkpoint.barred)
         ready = None if under_way else run.collect(honest, number, message, take, Ready)
         try:
             return _secure_sum(run, number, ready, layout)
@@ -194,11 +194,14 @@ class _Session:
 
     def _bar(self, liars: Collection[int]) -> None:
         """Who gave or dealt wrong shares is named, and the run goes on without it."""
-        for place in sorted(liars):
-            device = self._run.enrolled.device(place)
-            self._run.barred.add(device)
-            self._run.channel.refused("wrong-shares")
-            self._run.log(f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums in this run")
+        run = self._run
+        named = {run.enrolled.device(place) for place in liars} - set(run.checkpoint.barred)
+        for device in sorted(named):
+            run.channel.refused("wrong-shares")
+            run.log(f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums in this run")
+        if named:
+            run.checkpoint.barred += tuple(sorted(named))
+            run.save()
 
     def _advance(self) -> dict[int, ToDevice]:
         try:

@@ -6,8 +6,11 @@ from hdpmf.errors import ConfigError
 from hdpmf.transport.extras import needs
 
 with needs("cryptography"):
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")  # what the engine takes
 
 
 class NodeKey:
@@ -51,10 +54,10 @@ def check_public_key(text: str) -> str:
     """The public key in the one form that keys are compared in; ConfigError if it is none."""
     try:
         key = serialization.load_pem_public_key(text.encode("ascii"))
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("a device's node key must be a public key in PEM form") from None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise ConfigError("a device's node key must be an elliptic-curve key")
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in _CURVES:
+        raise ConfigError("a device's node key must be an elliptic-curve key of P-256, P-384 or P-521")
     return _pem(key)
 
 

@@ -107,10 +107,11 @@ def enroll(
     from hdpmf.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
+    new = [read_card(read_bytes(path)) for path in cards or ()]
     for name in remove or ():
         service.expel(name)
-    if cards:
-        service.enroll([read_card(read_bytes(path)) for path in cards])
+    if new:
+        service.enroll(new)
     enrolled = service.enrolled
     path = folder / "roster.json"
     if json:
@@ -123,15 +124,12 @@ def enroll(
 @app.command()
 def status(folder: Folder, json: Json = False) -> None:
     """Show what the recommender is doing, its devices and its runs."""
-    import msgspec
-
     from hdpmf.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
     enrolled = service.enrolled
     runs = [_run(service, run) for run in service.runs()]
-    written = service.state()
-    state = None if written is None else msgspec.json.decode(written)
+    state = service.state()
     if json:
         print_json(
             {
@@ -156,6 +154,11 @@ def status(folder: Folder, json: Json = False) -> None:
             ],
             numeric=("rounds", "devices", "users"),
         )  # fmt: skip
+    for run in runs:
+        for device in run["wrong_shares"]:
+            print_lines(
+                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
+            )
     if state is not None:
         refusals = ", ".join(f"{reason} {count}" for reason, count in state["refusals"].items()) or "none"
         print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
@@ -212,6 +215,7 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
     record, checkpoint = service.record(run), service.run_files(run).load()
     ended = service.summary_path(run).exists()
     devices = checkpoint.members or checkpoint.agreed
+    names = {card.identity: card.name for card in record.devices}
     return {
         "run": run.hex(),
         "method": record.settings.method,
@@ -220,6 +224,7 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "rounds": record.settings.rounds,
         "rounds_done": len(checkpoint.users),
         "rounds_lost": len(checkpoint.lost),
+        "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
         "devices": len(devices),
         "users": sum(card.users for card in record.devices if card.identity in set(devices)),
     }
