@@ -1,4 +1,4 @@
-"""What a hostile device, or a damaged file, does to the recommender's operator: an error in words, at the right moment."""
+"""What a hostile device, or a damaged file, does to the recommender: an error in words, and in time."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ def test_honest_cards_are_taken() -> None:
     assert read_card(_card(node=_public(ec.SECP384R1())))
 
 
-@pytest.mark.parametrize("node", ["", "no key", "Schlüssel", _public(ec.SECP256K1()), _public(ec.BrainpoolP256R1())])
-def test_a_card_without_a_node_key_is_refused_at_once(node: str) -> None:
-    with pytest.raises(ConfigError, match="'d'.*node key"):
-        read_card(_card(node=node))
+@pytest.mark.parametrize(
+    "node",
+    ["", "no key", "Schlüssel", ec.SECP256K1(), ec.BrainpoolP256R1()],
+    ids=lambda node: getattr(node, "name", node),
+)
+def test_a_card_without_a_node_key_is_refused_at_once(node: str | ec.EllipticCurve) -> None:
+    with pytest.raises(ConfigError, match=r"'d'.*node key"):
+        read_card(_card(node=node if isinstance(node, str) else _public(node)))
 
 
 SMALL = [
@@ -65,7 +69,7 @@ def test_an_identity_under_which_anybody_can_sign_is_refused(key: bytes) -> None
 
 
 def test_why_small_points_are_no_identities() -> None:
-    """The signature of nobody: R is the neutral point and s is 0. Under the neutral point as a key it is good for all."""
+    """A signature that nobody made, R neutral and s 0, is good for everything under the neutral point as a key."""
     neutral = SMALL[0]
     assert verifies(neutral, neutral + bytes(32), b"whatever")
     assert not is_identity_key(neutral)

@@ -21,6 +21,7 @@ _RATES = {"batch": 0.01, "sequential": 0.005}
 _ROSTER = (
     "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md allows for)"
 )
+_NO_ROOM = "; honest raters only: the noise is divided among all raters of an item and leaves no room for colluders"
 _ENOUGH = "; as many honest users in every sum as the noise is divided among"
 
 _GRADIENTS_SEEN = (
@@ -47,7 +48,7 @@ def _nominal(budgets: bool) -> Form:
                 against=_NOMINAL_AGAINST,
                 reason=_NOMINAL_REASON,
                 sees=_GRADIENT_SUMS_SEEN + more,
-                needs=_ROSTER,
+                needs=_ROSTER + _NO_ROOM,
             ),
         },
         sent="For every item rated, in every round, a gradient computed from the rating, with a share of noise. The "
