@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened between this device and a recommender.
 
     Attributes:
-        number: Which round of it.
+        number: Which round of the run.
         epsilon: The largest budget of a rating that was asked for; infinite where nothing is hidden.
         status: What that number is worth.
         action: What happened.

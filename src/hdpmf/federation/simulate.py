@@ -40,7 +40,7 @@ class SimulationResult:
     """What a simulated federation did and cost.
 
     Attributes:
-        rounds: How often they were asked for numbers.
+        rounds: How often devices were asked for numbers.
         seconds_per_round: On average, recommender and all devices together.
         bytes_per_device: To and from a device, in the whole run.
         mse: Mean squared error on the test ratings; None without any.
