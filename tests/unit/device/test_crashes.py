@@ -19,12 +19,14 @@ import numpy as np
 from hdpmf.device import vault
 vault.SCRYPT_COST = 16
 from hdpmf.device.ledger import Entry
+from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.protocol.federation import CatalogueTable
 
 path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
 ITEMS = tuple(str(number) for number in range(100, 1000))
+POLICY = Policy(max_total=None)  # many ratings pay here
 TABLE = CatalogueTable(ids=ITEMS, integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=None)
 
 def entry(words):
@@ -56,7 +58,7 @@ def check(store):
 _KILLED = (
     _COMMON
     + """
-store = DeviceStore.create(path, passphrase=passphrase)
+store = DeviceStore.create(path, passphrase=passphrase, policy=POLICY)
 store.pin_catalogue(TABLE)
 store.close()
 chance = random.Random(7)
@@ -75,7 +77,9 @@ for _ in range(kills):
     os.read(reader, 1)
     said, wanted = b"", chance.randrange(4)
     while said.count(b"\\n") < wanted:  # however slow the machine is
-        said += os.read(reader, 1)
+        piece = os.read(reader, 1)
+        assert piece, "it ended by itself"
+        said += piece
     time.sleep(chance.expovariate(1 / 0.01))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -121,7 +125,7 @@ def make(here, statements):
     child = os.fork()
     if child == 0:
         sqlite3.connect = lambda *given, **more: connect(*given, factory=Mortal, **more)
-        DeviceStore.create(here, passphrase=passphrase)
+        DeviceStore.create(here, passphrase=passphrase, policy=POLICY)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
 
@@ -142,11 +146,11 @@ while not ends or ends[-1] != "made":
     except StorageError as error:
         assert not made and "interrupted" in str(error), error
         try:
-            DeviceStore.create(here, passphrase=passphrase)
+            DeviceStore.create(here, passphrase=passphrase, policy=POLICY)
         except ConfigError:
             pass  # a file that is there is never written over
         os.remove(here)
-        DeviceStore.create(here, passphrase=passphrase).close()
+        DeviceStore.create(here, passphrase=passphrase, policy=POLICY).close()
         ends.append("interrupted")
 print(*ends)
 """
@@ -170,7 +174,7 @@ _FULL = (
     _COMMON
     + """
 import resource
-store = DeviceStore.create(path, passphrase=passphrase)
+store = DeviceStore.create(path, passphrase=passphrase, policy=POLICY)
 store.pin_catalogue(TABLE)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 refused = 0
@@ -221,7 +225,7 @@ _RACE = (
     _COMMON
     + """
 from hdpmf.errors import PrivacyError
-store = DeviceStore.create(path, passphrase=passphrase)
+store = DeviceStore.create(path, passphrase=passphrase, policy=POLICY)
 store.pin_catalogue(TABLE)
 for item in ITEMS[:3]:
     store.rate(item, 3.0)
