@@ -21,6 +21,7 @@ from hdpmf.cli.shared.output import (
     progress_bar,
     short_claim,
 )
+from hdpmf.methods import METHODS, Method
 
 if TYPE_CHECKING:
     from hdpmf.models import Model
@@ -49,18 +50,17 @@ def demo(
     begin = time.perf_counter()
     make_folder(out)
 
-    from hdpmf.methods import METHODS
     from hdpmf.ratings import load_dataset
 
     world = load_dataset("synthetic", **(_QUICK_WORLD if quick else _WORLD))
     seeds = _SEEDS[:1] if quick else _SEEDS
-    with progress_bar("training", len(METHODS) * len(seeds)) as advance:
+    with progress_bar("training", len(_compared()) * len(seeds)) as advance:
         done = 0
 
         def step() -> None:
             nonlocal done
             done += 1
-            advance(done, len(METHODS) * len(seeds))
+            advance(done, len(_compared()) * len(seeds))
 
         results, models = _compare(world, seeds, step)
     user = world.users.ids[0].item()
@@ -116,18 +116,22 @@ def demo(
     print_lines("", f"accuracy by method: {plot}", f"all of it took {seconds:.1f} s")
 
 
+def _compared() -> dict[str, Method]:
+    """The methods that predict ratings."""
+    return {name: method for name, method in METHODS.items() if not method.lists_only}
+
+
 def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[dict[str, Any]], dict[str, Model]]:
     """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
     from statistics import fmean, pstdev
 
-    from hdpmf.methods import METHODS
     from hdpmf.models import make_model
     from hdpmf.privacy import PrivacySpec
 
     splits = {seed: world.hold_out(_HELD_OUT, rng=seed) for seed in seeds}
     rows: list[dict[str, Any]] = []
     models: dict[str, Model] = {}
-    for name, method in METHODS.items():
+    for name, method in _compared().items():
         scores, times = [], []
         for seed, (train, test) in splits.items():
             wanted = {"n_factors": _FACTORS, "rng": seed}

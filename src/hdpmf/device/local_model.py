@@ -16,6 +16,7 @@ from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
+from hdpmf.shard.choosing import best_items, list_scores
 from hdpmf.shard.device_fit import fit_vectors, ratings_by_user
 from hdpmf.shard.devices import Devices
 
@@ -72,7 +73,7 @@ def kept_model(store: DeviceStore) -> LocalModel | None:
 def recommend(
     store: DeviceStore, n: int = 10, *, user: str = "me", model: LocalModel | None = None, prior: Prior | None = None
 ) -> list[Suggestion]:
-    """The ``n`` best items that a user has not rated, best first. Nothing is sent.
+    """The ``n`` items that a user would soonest choose and like, best first. Nothing is sent.
 
     Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
 
@@ -84,10 +85,13 @@ def recommend(
     code = int(ready.devices.users.find([user])[0])
     if code < 0:
         raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
-    items, scores = ready.devices.recommend(code, n, ready.factors, ready.trained, ready.mechanism)
+    devices = ready.devices
+    scores = ready.mechanism.bring_back(ready.factors @ devices.vectors[code], devices.beta[code] * devices.gamma)
+    predicted = devices.scale.clip(scores)
+    ordered = list_scores(devices, np.array([code]), predicted[None], ready.popularity, ready.features)[0]
+    best = best_items(devices, code, n, ordered, ready.trained)
     titles, ids = ready.catalogue.table.titles, ready.catalogue.table.ids
-    pairs = zip(items.tolist(), scores.tolist(), strict=True)
-    return [Suggestion(ids[item], score, titles[item] if titles else None) for item, score in pairs]
+    return [Suggestion(ids[item], float(predicted[item]), titles[item] if titles else None) for item in best.tolist()]
 
 
 def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
@@ -121,6 +125,8 @@ class Prepared:
         factors: A row per item.
         trained: The items that anything is known of.
         mechanism: How a score comes back to the rating scale.
+        popularity: How often items are chosen.
+        features: Public features of items, where there are any.
         stranger: The vector of a user without ratings, where such a one is predicted.
     """
 
@@ -129,6 +135,8 @@ class Prepared:
     factors: np.ndarray
     trained: np.ndarray
     mechanism: Mechanism
+    popularity: np.ndarray
+    features: np.ndarray | None = None
     stranger: np.ndarray | None = None
 
 
@@ -143,9 +151,13 @@ def _after_facts(
         vectors = fit_vectors(fit, by_user, workers)
     stranger = fit.stranger()
     vectors[by_user.counts == 0] = stranger
-    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, (by_user.start, by_user.partner))
+    sorted_ratings = by_user.start, by_user.partner, by_user.target
+    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
     everything = np.ones(ratings.n_items, bool)
-    return Prepared(catalogue, devices, fit.factors(ratings.scale), everything, NoPrivacy(), stranger)
+    popularity = facts.popularity.astype(np.float64)
+    return Prepared(
+        catalogue, devices, fit.factors(ratings.scale), everything, NoPrivacy(), popularity, fit.item_features, stranger
+    )
 
 
 def _after_rounds(
@@ -179,5 +191,5 @@ def _after_rounds(
         )
         # Rated items that nobody else has rated are rated all the same.
         whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
-        return Prepared(catalogue, whole, factors, trained, mechanism)
-    return Prepared(catalogue, devices, factors, trained, mechanism)
+        return Prepared(catalogue, whole, factors, trained, mechanism, last.raters)
+    return Prepared(catalogue, devices, factors, trained, mechanism, last.raters)

@@ -166,13 +166,13 @@ def lists(model: Model, test: Ratings) -> dict[str, float | int]:
     """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes; how many users always."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
-        return {"n_ranked": 0}
+        return {"n_listed": 0}
     try:
         measured = model.rank(test, RANKED)
     except RatingsError:  # nobody has a relevant test rating
-        return {"n_ranked": 0}
+        return {"n_listed": 0}
     numbers = {f"{name}_at_{RANKED}": measured[name] for name in ("ndcg", "recall", "coverage")}
-    return {**numbers, "n_ranked": measured["n_users"]}
+    return {**numbers, "n_listed": measured["n_users"]}
 
 
 def _without_fallback(model: Model) -> Model:

@@ -100,7 +100,11 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
             import_module(module)
         except ImportError as error:
             raise ConfigError(f"{experiment.name}: cannot import {module!r} ({error}); is it on PYTHONPATH?") from error
-    wanted = tuple(METHODS) if experiment.methods == "all" else experiment.methods
+    wanted = (
+        tuple(name for name, method in METHODS.items() if not method.lists_only)
+        if experiment.methods == "all"
+        else experiment.methods
+    )
     named = (*wanted, *experiment.without, *experiment.paper_methods)
     unknown = [name for name in named if name not in METHODS]
     if unknown:

@@ -18,7 +18,7 @@ moment loses the runs in flight and nothing else.
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
 own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
 rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. Runs on a test set also
-have ``n_ranked``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``,
+have ``n_listed``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``,
 ``recall_at_10``, ``coverage_at_10`` (see `hdpmf.models.ranking`). There are none where a method cannot rank, and where
 it would take more than 200 million scores. Results of early versions lack all of these; a table's runs are then
 measured again.
@@ -133,7 +133,7 @@ class Result(msgspec.Struct, frozen=True):
 
     def suffices(self, *, lists: bool) -> bool:
         """Whether the run need not be done again; ``lists``: not even to see how good its lists are."""
-        return self.status == "diverged" or (self.status == "done" and (not lists or "n_ranked" in self.metrics))
+        return self.status == "diverged" or (self.status == "done" and (not lists or "n_listed" in self.metrics))
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
@@ -199,8 +199,8 @@ class Store(AbstractContextManager["Store"]):
             self._connection.execute(
                 f"INSERT INTO runs (run_id, {_COLUMNS})"  # noqa: S608  # names of ours
                 " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?"
-                " AND status <> 'failed' AND (json_type(metrics, '$.n_ranked') IS NOT NULL OR NOT ?))",
-                (*row, result.run.id, "n_ranked" in result.metrics),
+                " AND status <> 'failed' AND (json_type(metrics, '$.n_listed') IS NOT NULL OR NOT ?))",
+                (*row, result.run.id, "n_listed" in result.metrics),
             )
 
     def note(self, kind: str, data: dict[str, Any]) -> None:

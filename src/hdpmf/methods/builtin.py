@@ -8,6 +8,7 @@ from hdpmf.methods.configurations import (
     BitOptions,
     FactorizationOptions,
     HDPMFOptions,
+    ListOptions,
     NoOptions,
     PrivateFactorizationOptions,
     SampledOptions,
@@ -356,6 +357,33 @@ GLOBAL_MEAN = Method(
     colour="#8c8f94",
 )
 
+_PAIRS_SEEN = "all pairs of user and item"
+
+
+def _yardstick(name: str, label: str, summary: str, estimator: str) -> Method:
+    """A model for lists that is not private."""
+    return Method(
+        name=name,
+        label=label,
+        summary=f"{summary}; lists only, not private",
+        family="central",
+        estimator=f"hdpmf.models.lists:{estimator}",
+        configuration=ListOptions,
+        accounting="no-noise",
+        plain=_bare("Which items were rated, without any noise.", _PAIRS_SEEN, _PAIRS_SEEN, _NO_NOISE),
+        lists_only=True,
+    )
+
+
+LISTS = (
+    _yardstick("most-popular", "Most popular", "what most people rated, for everyone", "MostPopular"),
+    _yardstick("item-knn", "Item kNN", "what goes with what one has rated", "ItemKNN"),
+    _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE"),
+    _yardstick("ials", "iALS", "implicit alternating least squares", "IALS"),
+    _yardstick("bpr", "BPR", "pair-wise item-item model", "BPR"),
+    _yardstick("neural", "Autoencoder", "denoising autoencoder", "NeuralLists"),
+)
+
 BUILTIN = (
-    MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, HDP_BIT, USER_MEAN, GLOBAL_MEAN,
+    MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, HDP_BIT, USER_MEAN, GLOBAL_MEAN, *LISTS,
 )  # fmt: skip

@@ -187,6 +187,18 @@ class BitOptions(OneRoundOptions):
         least=0,
         most=100,
     )
+    list_model: str = option(
+        "ease",
+        "The model that orders lists, trained on who rated what; each device puts its own ratings in.",
+        flags=("--list-model",),
+        metavar="ease|ials|bpr|neural|popular",
+        choices=("ease", "ials", "bpr", "neural", "popular"),
+    )
+
+
+@dataclass(eq=False, repr=False)
+class ListOptions(Placement):
+    """A model for lists alone."""
 
 
 @dataclass(eq=False, repr=False)

@@ -89,6 +89,7 @@ class Method:
         labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
         views: The views that it can run under between machines, the default first; none: it cannot.
+        lists_only: It orders items for lists and predicts no ratings of its own.
         has_h: Whether the recommender draws a part of the noise, so that it matters who knows it.
         audited: Whether the audit has a game for it.
         colour: In figures; empty for one that is chosen.
@@ -112,6 +113,7 @@ class Method:
     rates: Mapping[str, float] = field(default_factory=dict)
     mechanism: str | None = None
     views: tuple[View, ...] = ()
+    lists_only: bool = False
     has_h: bool = False
     audited: bool = False
     colour: str = ""

@@ -4,6 +4,7 @@ from hdpmf.models.base import Model, Recommendation
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
+from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists
 from hdpmf.models.methods import make_model
 from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.models.training import EpochRecord
@@ -11,8 +12,11 @@ from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings.item_features import ItemFeatures
 
 __all__ = [
+    "BPR",
     "DPMF",
+    "EASE",
     "HDPMF",
+    "IALS",
     "MF",
     "PDPMF",
     "EpochRecord",
@@ -20,7 +24,10 @@ __all__ = [
     "HDPBit",
     "HDPSum",
     "ItemFeatures",
+    "ItemKNN",
     "Model",
+    "MostPopular",
+    "NeuralLists",
     "Prior",
     "Recommendation",
     "UserMean",

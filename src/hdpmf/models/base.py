@@ -20,6 +20,7 @@ from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.ratings import Id, Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
+from hdpmf.shard.choosing import best_items, list_scores
 
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
@@ -27,11 +28,19 @@ Callback = Callable[[EpochRecord], object]
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """An item for a user, with the rating that the model expects."""
+    """An item for a user.
+
+    Attributes:
+        item: Its id.
+        score: The rating that the model expects.
+        title: Where known.
+        rank_score: By what the list is ordered: the higher, the sooner the user would choose and like it.
+    """
 
     item: Id
     score: float
     title: str | None = None
+    rank_score: float = 0.0
 
 
 class Model(Parameters, ABC):
@@ -121,36 +130,34 @@ class Model(Parameters, ABC):
         from hdpmf.models.ranking import rank
 
         self._check_fitted()
-        if not self.can_rank:
-            raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
-        catalogue, devices, mechanism = self.catalogue_, self.devices_, self._mechanism()
-        candidates = catalogue.trained.copy()
-        candidates[np.setdiff1d(np.arange(len(candidates)), devices.rated)] = False
-        factors = np.ascontiguousarray(catalogue.factors[candidates].T)
-        beta, gamma = devices.beta.astype(np.float32), devices.gamma[candidates].astype(np.float32)
+        self._check_ranks()
+        candidates = self._candidates()
+        candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
 
         def scores(users: np.ndarray) -> np.ndarray:
-            return mechanism.bring_back(devices.vectors[users] @ factors, beta[users, None] * gamma)
+            return self._list_scores(users)[:, candidates]
 
-        return rank(devices, candidates, scores, test, catalogue.items.find(test.items.ids), n)
+        return rank(self.devices_, candidates, scores, test, self.catalogue_.items.find(test.items.ids), n)
 
     def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
-        """The ``n`` items with the best predicted rating that ``user`` has not rated, best first.
+        """The ``n`` best items for ``user`` among those not rated, best first: what they would choose and like.
 
         Raises:
             UnknownIdError: The user was not in training; use ``fold_in`` first.
         """
         self._check_fitted()
+        self._check_ranks()
         if n < 1:
             raise ConfigError(f"n must be at least 1, not {n}")
         code = int(self.devices_.users.codes([user])[0])
+        scores = self._list_scores(np.array([code]))[0]
         catalogue = self.catalogue_
-        best, scores = self.devices_.recommend(code, n, catalogue.factors, catalogue.trained, self._mechanism())
-        ids = catalogue.items.ids[best].tolist()
+        best = best_items(self.devices_, code, n, scores, self._candidates())
+        stars = self._predict_codes(np.full(len(best), code), best)
         table = catalogue.item_table
         return [
-            Recommendation(item, float(score), None if table is None else table.title(item))
-            for item, score in zip(ids, scores, strict=True)
+            Recommendation(item, float(rating), None if table is None else table.title(item), float(scores[place]))
+            for item, rating, place in zip(catalogue.items.ids[best].tolist(), stars, best.tolist(), strict=True)
         ]
 
     def save(self, folder: str | PathLike[str]) -> None:
@@ -179,6 +186,20 @@ class Model(Parameters, ABC):
         catalogue = self.catalogue_
         return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
 
+    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+        """Scores of all items for lists, one row for each of these users: what they would choose and like."""
+        return list_scores(self.devices_, users, self._predicted(users), self.catalogue_.raters)
+
+    def _predicted(self, users: np.ndarray) -> np.ndarray:
+        """Predicted ratings of all items, one row per user."""
+        n_items = len(self.catalogue_.items)
+        pairs = np.repeat(users, n_items), np.tile(np.arange(n_items), len(users))
+        return self._predict_codes(*pairs).reshape(len(users), n_items)
+
+    def _candidates(self) -> np.ndarray:
+        """Which items may be in a list: those that the model learned something about."""
+        return self.catalogue_.trained.copy()
+
     def _ever_rated(self) -> np.ndarray:
         """Which items of the catalogue the training data knew."""
         return self.catalogue_.trained
@@ -191,6 +212,10 @@ class Model(Parameters, ABC):
             raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
         if ratings.users.is_integer != self.devices_.users.is_integer:
             raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+
+    def _check_ranks(self) -> None:
+        if not self.can_rank:
+            raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "catalogue_"):

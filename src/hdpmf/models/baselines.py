@@ -7,16 +7,15 @@ from typing import Self
 
 import numpy as np
 
-from hdpmf.errors import ConfigError
-from hdpmf.models.base import Callback, Model, Recommendation
+from hdpmf.models.base import Callback, Model
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Id, Ratings
+from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 
 
-class _Baseline(Model):
+class Baseline(Model):
     """A model without factors: its items count as untrained, so that predictions are each user's own mean."""
 
     can_rank = False
@@ -44,19 +43,15 @@ class _Baseline(Model):
     def _mechanism(self) -> Mechanism:
         return NoPrivacy()
 
-    def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
-        """Not possible: every item gets the same prediction."""
-        raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
-
     def _ever_rated(self) -> np.ndarray:
         return np.isin(np.arange(len(self.catalogue_.items)), self.devices_.rated)
 
 
-class UserMean(_Baseline):
+class UserMean(Baseline):
     """Each user's own mean, computed on the device. Nothing is sent: epsilon is 0."""
 
 
-class GlobalMean(_Baseline):
+class GlobalMean(Baseline):
     """The mean of all training ratings, for everyone. Not private: it is computed from raw ratings.
 
     Attributes:

@@ -25,22 +25,31 @@ from hdpmf.files import new_folder
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
+from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListYardstick, MostPopular, NeuralLists
 from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
 from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord
 from hdpmf.protocol import ItemFacts, Round
+from hdpmf.public.device_fit import to_stars
+from hdpmf.public.lists import LIST_FACTS, ListModel
 from hdpmf.public.model import PublicModel, ids
 from hdpmf.public.parts import read_part, write_part
 from hdpmf.public.priors import Prior
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender import Catalogue
+from hdpmf.recommender.release import Release
 from hdpmf.shard import Devices
 
 _CLASSES: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean)
+    kind.__name__: kind
+    for kind in (
+        *(MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
+        *(MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
+    )
 }
 _PRIVATE_PARAMETERS = ("rng",)
-_STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated")
+_RELEASE = "ratings.release"
+_STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
 def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
@@ -53,6 +62,11 @@ def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
         for part, mode in (("recommender", 0o755), ("devices", 0o700)):
             (staging / part).mkdir(mode)
         public_part(model).write(staging / "recommender")
+        lists = getattr(model, "lists_", None)
+        if lists is not None:
+            lists.write(staging / "recommender")
+        if isinstance(model, HDPBit) and model.release_ is not None:
+            model.release_.save(staging / "recommender" / _RELEASE)
         _write_devices(model, staging / "devices")
 
 
@@ -65,12 +79,19 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
         params = dict(public.about["parameters"], **private["parameters"])
         params |= {name: given for name in ("features", "prior") if (given := getattr(public, name)) is not None}
         model = _CLASSES[public.about["model"]](**with_current_names(params, stacklevel=None))
+        if "stars" not in state:  # version 0.1.0 kept what was rated and not how: every item counts as the user's mean
+            counts = np.diff(state["rated_start"])
+            state["stars"] = to_stars(np.repeat(state["means"], counts), public.scale).astype(np.float32)
         model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
         _restore_public(model, public)
         if isinstance(model, OneRound):
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
+        if isinstance(model, HDPBit | ListYardstick) and (root / "recommender" / LIST_FACTS).exists():
+            model.lists_ = ListModel.read(root / "recommender")
+        if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
+            model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(
@@ -159,7 +180,7 @@ def _check_shapes(model: Model) -> None:
         and devices.vectors.shape == (n_users, width)
         and devices.beta.shape == devices.means.shape == (n_users,)
         and devices.rated_start.shape == (n_users + 1,)
-        and int(devices.rated_start[-1]) == len(devices.rated)
+        and int(devices.rated_start[-1]) == len(devices.rated) == len(devices.stars)
         and (len(devices.rated) == 0 or 0 <= int(devices.rated.min()) <= int(devices.rated.max()) < n_items)
     )
     if not consistent:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.gpu.availability import gpu
-from hdpmf.public.device_fit import DeviceFit
+from hdpmf.public.device_fit import DeviceFit, to_stars
 from hdpmf.ratings import Ratings
-from hdpmf.shard.device_fit import to_stars
 from hdpmf.shard.devices import Devices
 
 
@@ -35,4 +34,6 @@ def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndar
     )  # fmt: skip
     vectors = np.ones((train.n_users, theta.shape[1] + 1), np.float32)
     vectors[:, :-1] = theta.float().cpu().numpy()
-    return Devices.after_training(train, vectors, beta, gamma, (begin.cpu().numpy(), partner.cpu().numpy()))
+    return Devices.after_training(
+        train, vectors, beta, gamma, (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy())
+    )

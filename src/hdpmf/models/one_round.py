@@ -26,14 +26,18 @@ from hdpmf.privacy.bounding import at_most
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import ItemFacts
+from hdpmf.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
+from hdpmf.public.lists import ListModel
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
-from hdpmf.recommender.one_round import chosen_coding, make_survey
+from hdpmf.recommender.lists import train_list_model
+from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
+from hdpmf.recommender.release import Release
 from hdpmf.shard import Devices
+from hdpmf.shard.choosing import heights, list_scores
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import own_means
@@ -140,7 +144,9 @@ class OneRound(OneRoundOptions, Model):
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
-        self.devices_ = Devices.after_training(train, vectors, beta, gamma, (by_user.start, by_user.partner))
+        self.devices_ = Devices.after_training(
+            train, vectors, beta, gamma, (by_user.start, by_user.partner, by_user.target)
+        )
 
     @property
     def feature_names_(self) -> tuple[str, ...]:
@@ -189,7 +195,7 @@ class OneRound(OneRoundOptions, Model):
             vectors,
             parts.for_users(ratings.users),
             own_means(kept),
-            np.split(by_user.partner, by_user.start[1:-1]),
+            list(zip(*(np.split(own, by_user.start[1:-1]) for own in (by_user.partner, by_user.target)), strict=True)),
         )
         return vectors
 
@@ -216,7 +222,20 @@ class OneRound(OneRoundOptions, Model):
             train, weights = train.take(sent), weights.take(sent)
         noise = SeededNoise(seed, stream=3)
         shard = OneRoundShard(train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=True)
-        return shard.check(recommender.facts(recommender.hear([shard]))), shard.n_silent
+        answers = recommender.hear([shard])
+        self._keep(answers, survey, train)
+        return shard.check(recommender.facts(answers)), shard.n_silent
+
+    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings) -> None:
+        """Keep what the recommender holds of the answers beside the facts, if anything."""
+
+    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+        """Released popularity, each user's own taste by public features, and a little of the predicted rating."""
+        popularity = self.facts_.popularity.astype(np.float64)
+        return list_scores(self.devices_, users, self._predicted(users), popularity, self.fit_.item_features)
+
+    def _predicted(self, users: np.ndarray) -> np.ndarray:
+        return np.asarray(self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T))
 
     @abstractmethod
     def _design(self) -> str:
@@ -304,6 +323,32 @@ class HDPBit(BitOptions, OneRound):
         n_threads: As for HDPSum.
         rng: As for HDPSum.
     """
+
+    release_: Release | None = field(init=False, default=None)
+    _lists: ListModel | None = field(init=False, default=None)
+
+    @property
+    def lists_(self) -> ListModel | None:
+        """The model for lists, trained when it is first needed; None where the released bits are not at hand."""
+        if self._lists is None and self.release_ is not None:
+            self._lists = train_list_model(
+                self.list_model, self.release_.presence, seed=seed_of(self.rng) % 2**31, on=self.on
+            )
+        return self._lists
+
+    @lists_.setter
+    def lists_(self, lists: ListModel) -> None:
+        self._lists = lists
+
+    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings) -> None:
+        bits = answers[0]
+        if isinstance(bits, BitContribution):
+            self.release_ = Release(survey, bits, train.items, self.privacy, train.name)
+        self._lists = None
+
+    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+        lists = self.lists_
+        return super()._list_scores(users) if lists is None else lists.many(heights(self.devices_, users))
 
     def _design(self) -> str:
         return "L"

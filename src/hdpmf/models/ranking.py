@@ -1,4 +1,4 @@
-"""How good a model's lists are: NDCG, recall and coverage of the first ``n`` items, next to the errors of ratings.
+"""How good a model's lists are, next to the errors of ratings.
 
 The protocol, the same for every method:
 
@@ -7,11 +7,16 @@ The protocol, the same for every method:
   that no method could know.
 - *Candidates*: every item that has a training rating and that the model learned something about, except those that the
   user rated in training.
-- *Order*: by the predicted rating before it is clipped to the scale; equal predictions in the order of the catalogue.
+- *Order*: by the model's score for lists; equal scores in the order of the catalogue.
 - *NDCG@n*: gain 1 for a relevant item at place p, discounted by log2(p + 1), over the best that ``n`` places allow;
   mean over users.
 - *Recall@n*: relevant items among the first ``n``, over all relevant ones; mean over users.
+- *Precision@n*: relevant items among the first ``n``, over ``n``. *Hit rate@n*: users with at least one of them.
+- *MAP@n*: mean over users of the precision at each relevant place, summed and divided by the relevant items (``n`` at
+  most). *MRR@n*: 1 over the place of the first relevant item, 0 without one.
 - *Coverage@n*: items in the first ``n`` of any of these users, over all items with a training rating.
+- *Popularity@n*: how many raters the listed items have in training, on average; the smaller, the more is new to people.
+- *Gini@n*: how unequally items share the places of all lists: 0 if all candidates are listed equally often.
 """
 
 from __future__ import annotations
@@ -39,10 +44,16 @@ def relevant_from(scale: RatingScale) -> float:
     return scale.high - TOP_SHARE * scale.width
 
 
+METRICS = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate", "coverage", "popularity", "gini")
+"""What is measured, in the order of tables."""
+
+_SURE = 1.959964  # standard deviations on either side of a mean for 95 %
+
+
 def rank(
     devices: Devices, candidates: np.ndarray, scores: Scores, test: Ratings, items: np.ndarray, n: int
 ) -> dict[str, float | int]:
-    """NDCG, recall and coverage; see the module.
+    """All metrics; see the module. ``ndcg_margin`` and ``recall_margin`` are 95 % intervals over users, one side.
 
     Args:
         devices: The users and what they rated in training.
@@ -75,23 +86,49 @@ def rank(
     discounts = 1.0 / np.log2(np.arange(2, n + 2))
     best = np.cumsum(discounts)[np.minimum(n_liked, n) - 1]
     gains, hits = np.empty(len(ranked)), np.empty(len(ranked))
-    recommended = np.zeros(width, bool)
+    averages, firsts = np.empty(len(ranked)), np.empty(len(ranked))
+    listed_times = np.zeros(width, np.int64)
+    places = np.arange(1, n + 1)
     step = max(1, _BLOCK_SCORES // max(1, width))
     for first in range(0, len(ranked), step):
         block = ranked[first : first + step]
         table = scores(block)
         _take_out(table, devices, block, place_of)
         top, listed = best_of(table, n)
-        recommended[top[listed]] = True
+        listed_times += np.bincount(top[listed], minlength=width)
         found = listed & _among(block[:, None].astype(np.int64) * (width + 1) + top, pairs)
-        gains[first : first + step] = found @ discounts[: top.shape[1]]
-        hits[first : first + step] = found.sum(axis=1)
+        here, shown = slice(first, first + step), places[: top.shape[1]]
+        gains[here] = found @ discounts[: top.shape[1]]
+        hits[here] = found.sum(axis=1)
+        averages[here] = (found * found.cumsum(axis=1) / shown).sum(axis=1)
+        firsts[here] = np.where(found.any(axis=1), 1.0 / (1.0 + found.argmax(axis=1)), 0.0)
+    raters = np.bincount(devices.rated, minlength=len(candidates))[candidates]
+    total = max(int(listed_times.sum()), 1)
     return {
         "ndcg": float(np.mean(gains / best)),
         "recall": float(np.mean(hits / n_liked)),
-        "coverage": float(recommended.sum() / len(np.unique(devices.rated))),
+        "precision": float(np.mean(hits / n)),
+        "map": float(np.mean(averages / np.minimum(n_liked, n))),
+        "mrr": float(np.mean(firsts)),
+        "hit_rate": float(np.mean(hits > 0)),
+        "coverage": float((listed_times > 0).sum() / len(np.unique(devices.rated))),
+        "popularity": float((listed_times * raters).sum() / total),
+        "gini": _gini(listed_times),
+        "ndcg_margin": _margin(gains / best),
+        "recall_margin": _margin(hits / n_liked),
         "n_users": len(ranked),
     }
+
+
+def _margin(values: np.ndarray) -> float:
+    return float(_SURE * values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def _gini(times: np.ndarray) -> float:
+    n, total = len(times), int(times.sum())
+    if total == 0:
+        return 0.0
+    return float((2.0 * np.arange(1, n + 1) - n - 1) @ np.sort(times) / (n * total))
 
 
 def best_of(table: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

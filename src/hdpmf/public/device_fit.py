@@ -32,6 +32,11 @@ _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 _PATTERN_RIDGE = 40.0
 
 
+def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
+    """Ratings on any scale as one to five stars."""
+    return np.asarray((values - np.float32(scale.low)) * np.float32(STARS / scale.width) + np.float32(1.0))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceFit:
     """A prediction is ``offset_j + features_j . theta_i`` in stars; theta_i has a Gaussian prior.
@@ -62,6 +67,17 @@ class DeviceFit:
         per_star = scale.width / STARS
         offset = scale.low + (self.offset - 1.0) * per_star
         return np.column_stack([self.features * per_star, offset]).astype(np.float32)
+
+    @property
+    def item_features(self) -> np.ndarray:
+        """The columns that are public features of items, as they were given; none without features."""
+        made = ("pattern ", "decade ")
+        given = [
+            at
+            for at, name in enumerate(self.names)
+            if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
+        ]
+        return self.features[:, given]
 
     def stranger(self) -> np.ndarray:
         """The vector of a user without ratings: the prior's mean."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.kernels.threads import Workers
-from hdpmf.public.device_fit import STARS, DeviceFit
-from hdpmf.ratings import Ratings, RatingScale
+from hdpmf.public.device_fit import DeviceFit, to_stars
+from hdpmf.ratings import Ratings
 from hdpmf.shard.devices import Devices
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ def fit_vectors(fit: DeviceFit, by_user: Grouped, workers: Workers) -> np.ndarra
         by_user.start, by_user.partner, target, fit.features, fit.weight, fit.precision, fit.mean_map, vectors, workers
     )
     return vectors
-
-
-def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
-    """Ratings on any scale as one to five stars."""
-    return np.asarray((values - np.float32(scale.low)) * np.float32(STARS / scale.width) + np.float32(1.0))
 
 
 def ratings_by_user(ratings: Ratings) -> Grouped:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.privacy.mechanisms import Mechanism
+from hdpmf.public.device_fit import to_stars
 from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.shard.fold_in import constrained_ridge
 
@@ -28,6 +29,7 @@ class Devices:
         means: Each user's own mean rating (NaN for a user without ratings).
         rated_start: Where each user's list of rated items begins in ``rated``, and the end of the last.
         rated: Items rated, user after user.
+        stars: How they were rated, in stars (1 to 5) whatever the scale.
     """
 
     users: IdIndex
@@ -37,6 +39,7 @@ class Devices:
     means: np.ndarray
     rated_start: np.ndarray
     rated: np.ndarray
+    stars: np.ndarray
     scale: RatingScale
 
     def __repr__(self) -> str:
@@ -49,15 +52,16 @@ class Devices:
         vectors: np.ndarray,
         beta: np.ndarray,
         gamma: np.ndarray,
-        by_user: tuple[np.ndarray, np.ndarray] | None = None,
+        by_user: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> Devices:
         """The state of the users of ``ratings``, who now have these vectors.
 
-        ``by_user`` is ``rated_start`` and ``rated``, where somebody has sorted the ratings already.
+        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, where somebody has sorted the ratings already.
         """
         if by_user is None:
             order = np.argsort(ratings.user_codes, kind="stable")
-            by_user = np.concatenate(([0], np.cumsum(ratings.user_counts()))), ratings.item_codes[order]
+            start = np.concatenate(([0], np.cumsum(ratings.user_counts())))
+            by_user = start, ratings.item_codes[order], to_stars(ratings.values[order], ratings.scale)
         return cls(
             users=ratings.users,
             vectors=np.ascontiguousarray(vectors),
@@ -66,6 +70,7 @@ class Devices:
             means=own_means(ratings),
             rated_start=by_user[0],
             rated=by_user[1],
+            stars=by_user[2],
             scale=ratings.scale,
         )
 
@@ -90,18 +95,6 @@ class Devices:
         scores = np.einsum("nk,nk->n", self.vectors[users], factors[items])
         predictions[known] = mechanism.bring_back(scores, self.beta[users] * self.gamma[items])
         return self.scale.clip(predictions)
-
-    def recommend(
-        self, user: int, n: int, factors: np.ndarray, trained: np.ndarray, mechanism: Mechanism
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The ``n`` best items that the user has not rated, best first, and their predicted ratings."""
-        scores = mechanism.bring_back(factors @ self.vectors[user], self.beta[user] * self.gamma)
-        candidates = trained.copy()
-        candidates[self.rated[self.rated_start[user] : self.rated_start[user + 1]]] = False
-        items = np.flatnonzero(candidates)
-        # Ranked by the unclipped score: clipping would make everything above the scale equal.
-        best = items[np.argsort(-scores[items], kind="stable")[:n]]
-        return best, self.scale.clip(scores[best])
 
     def take_in(
         self,
@@ -128,10 +121,10 @@ class Devices:
         """
         target = mechanism.target(ratings.values, weights)
         vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
-        rated: list[np.ndarray] = []
+        rated: list[tuple[np.ndarray, np.ndarray]] = []
         for user in range(ratings.n_users):
             own = ratings.user_codes == user
-            rated.append(items[own])
+            rated.append((items[own], to_stars(ratings.values[own], ratings.scale)))
             if own.any():
                 ridge = reg * own.sum() if reg_per_rating else reg
                 bound = 1.0 if mechanism.bounds_users else None
@@ -145,11 +138,12 @@ class Devices:
         vectors: np.ndarray,
         beta: np.ndarray,
         means: np.ndarray,
-        rated: list[np.ndarray],
+        rated: list[tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Add users, replacing those that are here already."""
+        """Add users, replacing those that are here already; ``rated`` has items and stars of each."""
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
-        kept = [self.rated[self.rated_start[user] : self.rated_start[user + 1]] for user in stay]
+        places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
+        kept = [(self.rated[place], self.stars[place]) for place in places]
         everyone = np.concatenate((self.users.ids[stay], users.ids))
         order = np.argsort(everyone, kind="stable")
         lists = [*kept, *rated]
@@ -157,5 +151,6 @@ class Devices:
         self.vectors = np.concatenate((self.vectors[stay], vectors))[order]
         self.beta = np.concatenate((self.beta[stay], beta))[order]
         self.means = np.concatenate((self.means[stay], means))[order]
-        self.rated_start = np.concatenate(([0], np.cumsum([len(lists[user]) for user in order])))
-        self.rated = np.concatenate([lists[user] for user in order])
+        self.rated_start = np.concatenate(([0], np.cumsum([len(lists[user][0]) for user in order])))
+        self.rated = np.concatenate([lists[user][0] for user in order])
+        self.stars = np.concatenate([lists[user][1] for user in order])

@@ -161,7 +161,7 @@ def test_a_table_measures_lists_where_an_early_version_did_not(tmp_path: Path, s
         events = store.events("start")
     with Store(tmp_path / "old", create=True) as store:
         for one in complete.values():
-            metrics = {name: value for name, value in one.metrics.items() if name not in (*RANKING, "n_ranked")}
+            metrics = {name: value for name, value in one.metrics.items() if name not in (*RANKING, "n_listed")}
             store.add(msgspec.structs.replace(one, metrics=metrics))
         store.note("start", events[0].data)
         assert experiment_status(small, store.results()).complete == (kind == "figure")

@@ -42,7 +42,7 @@ def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
 
 def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
-        for mse, more in ((1.0, {}), (2.0, {"n_ranked": 3}), (3.0, {}), (4.0, {"n_ranked": 3})):
+        for mse, more in ((1.0, {}), (2.0, {"n_listed": 3}), (3.0, {}), (4.0, {"n_listed": 3})):
             store.add(result(mse=mse, **more))
         assert [one.metric("mse") for one in store.results().values()] == [2.0]
 
@@ -51,7 +51,7 @@ def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> No
     ("status", "more", "suffices", "with_lists"),
     [
         ("done", {}, True, False),
-        ("done", {"n_ranked": 0}, True, True),
+        ("done", {"n_listed": 0}, True, True),
         ("diverged", {}, True, True),
         ("failed", {}, False, False),
     ],
@@ -73,8 +73,8 @@ def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
     connection.close()
     with Store(tmp_path) as store:
         assert [one.metrics for one in store.results().values()] == [result().metrics]
-        store.add(result(n_ranked=3))
-        assert [one.metrics["n_ranked"] for one in store.results().values()] == [3]
+        store.add(result(n_listed=3))
+        assert [one.metrics["n_listed"] for one in store.results().values()] == [3]
 
 
 def test_claims_of_early_versions_can_be_read(tmp_path: Path) -> None:

@@ -194,9 +194,9 @@ def test_recommendations_are_new_ranked_and_titled(split, weights):
         rated = set(train.item_ids[train.user_codes == 3].tolist())
         assert not rated & {one.item for one in best}
         assert all(one.title for one in best)
-        scores = [one.score for one in best]
+        scores = [recommended.rank_score for recommended in best]
         assert scores == sorted(scores, reverse=True)
-        assert model.predict([user], [best[0].item])[0] == pytest.approx(scores[0], abs=1e-5)
+        assert model.predict([user], [best[0].item])[0] == pytest.approx(best[0].score, abs=1e-5)
     with pytest.raises(UnknownIdError):
         model.recommend("nobody")
     with pytest.raises(ConfigError, match="n must"):

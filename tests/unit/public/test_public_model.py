@@ -170,7 +170,7 @@ def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) 
     params = {key: data.draw(value) for key, value in GIVEN.get(name, {}).items()}
     if params.get("labels") and params["prior"] is None:
         params["prior"] = "films-100k"
-    quick = {} if name in GIVEN or name.endswith("-mean") else {"n_factors": 2, "learning_rate": 0.01, "epochs": 2}
+    quick = METHODS[name].own(n_factors=2, learning_rate=0.01, epochs=2)
     model = make_model(name, **quick, **params)
     if hasattr(model, "rng"):
         model.set_params(rng=data.draw(st.integers(0, 99)))

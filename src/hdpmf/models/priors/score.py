@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hdpmf.public.device_fit import to_stars
 from hdpmf.public.priors import POPULARITY
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.device_fit import to_stars
 
 _SHRUNK = 20.0
 """Ratings that everybody is taken to have besides their own, of average items; a mean over a few says little."""

@@ -1,0 +1,9 @@
+"""Models for lists, trained on who rated what: what ``hdp-bit`` leaves in plain sight, or raw data without privacy.
+
+Everything here is post-processing of what was released. What devices get is a `hdpmf.public.lists.ListModel`.
+"""
+
+from hdpmf.recommender.lists.presence import Presence
+from hdpmf.recommender.lists.training import LIST_MODELS, train_list_model
+
+__all__ = ["LIST_MODELS", "Presence", "train_list_model"]

@@ -1,0 +1,78 @@
+"""EASE: each item's column is predicted from all others by ridge regression, in closed form (Steck 2019).
+
+The regularisation grows with the root of how often an item was rated. The matrix is n_items squared, which no device
+wants: a reduced-rank regression keeps the directions that matter for the predictions (not for the matrix), and the
+largest entries that it misses are kept one by one. Everything in 8 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import ConfigError
+from hdpmf.public.lists import Bytes, Entries, ListModel
+from hdpmf.recommender.lists.presence import Presence
+
+STRENGTH = 40.0
+"""Regularisation of an item is this times the root of its raters: best of 10 to 160 on ratings held out within the
+training parts of ML-100K and ML-1M (NDCG@10 .2186 and .1867)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ItemItem:
+    """A whole item-item matrix, and what its compression needs.
+
+    Attributes:
+        matrix: B; its diagonal is zero.
+        importance: B^T (G + Lambda) B: which directions of outputs carry the predictions.
+    """
+
+    matrix: np.ndarray
+    importance: np.ndarray
+
+
+def item_item(presence: Presence, strength: float = STRENGTH) -> ItemItem:
+    """The whole matrix."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    n = presence.n_items
+    system = presence.gram()
+    system[np.diag_indices(n)] += strength * np.sqrt(np.maximum(presence.raters, 1))
+    factor, failed = dpotrf(system, lower=1)
+    inverse, failed_too = dpotri(factor, lower=1)
+    if failed or failed_too:
+        raise ConfigError("the item-item regression is singular; use a larger regularisation")
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    scale = 1.0 / np.diag(inverse)
+    # B = I - P D with P the inverse and D = diag(1 / P_jj); then B^T (G + Lambda) B = G + Lambda - 2 D + D P D.
+    importance = system + scale[:, None] * inverse * scale
+    importance[np.diag_indices(n)] -= 2.0 * scale
+    matrix = -inverse * scale
+    np.fill_diagonal(matrix, 0.0)
+    return ItemItem(matrix, importance)
+
+
+def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
+    """The nearest model of so many directions and single entries, in 8 bits."""
+    n = len(whole.matrix)
+    rank = min(rank, n)
+    if 4 * rank < n:
+        from scipy.sparse.linalg import eigsh
+
+        _, directions = eigsh(whole.importance, k=rank, v0=np.ones(n))
+    else:  # so many of all directions are sooner found all at once
+        directions = np.linalg.eigh(whole.importance)[1][:, n - rank :]
+    encode, decode = Bytes.of(whole.matrix @ directions), Bytes.of(directions)
+    everything = np.arange(n)
+    missed = whole.matrix - encode.rows(everything) @ decode.rows(everything).T
+    np.fill_diagonal(missed, 0.0)
+    entries = Entries.largest(missed, min(per_item, n - 1)) if per_item else Entries.none(n)
+    nothing = np.zeros(rank, np.float32), np.zeros(n, np.float32)
+    return ListModel("linear", encode, decode, entries, *nothing)
+
+
+def train_ease(presence: Presence, *, rank: int = 128, per_item: int = 10, strength: float = STRENGTH) -> ListModel:
+    """EASE, small enough for a device."""
+    return compress(item_item(presence, strength), rank, per_item)

@@ -1,0 +1,30 @@
+"""The yardsticks: what most people choose, and what goes with what one has rated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdpmf.public.lists import Bytes, Entries, ListModel
+from hdpmf.recommender.lists.presence import Presence
+
+_DAMPING = 20.0  # raters added to every item, so that pairs of rare items do not look alike by chance
+
+
+def train_popular(presence: Presence) -> ListModel:
+    """The same order for everybody: by how many rated an item."""
+    n = presence.n_items
+    order = np.log(np.maximum(presence.raters, 0.3)).astype(np.float32)
+    empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
+    return ListModel("linear", empty, empty, Entries.none(n), np.zeros(0, np.float32), order)
+
+
+def train_knn(presence: Presence, *, neighbours: int = 50) -> ListModel:
+    """Items that go with what one has rated: for each item its most similar ones, by the damped cosine."""
+    n = presence.n_items
+    gram = presence.gram()
+    length = np.sqrt(np.diag(gram) + _DAMPING)
+    similar = gram / length[:, None] / length
+    np.fill_diagonal(similar, 0.0)
+    empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
+    entries = Entries.largest(similar, min(neighbours, n - 1))
+    return ListModel("linear", empty, empty, entries, np.zeros(0, np.float32), np.zeros(n, np.float32))

@@ -1,0 +1,62 @@
+"""How long to train, by pairs held out of what was released. No rating's value and no test set is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from hdpmf.public.lists import ListModel
+from hdpmf.recommender.lists.presence import Presence
+
+HELD_OUT = 3
+PATIENCE = 4
+_USERS = 1_000
+_TOP = 10
+
+
+class Training(Protocol):
+    """Something that is trained epoch by epoch."""
+
+    def epoch(self) -> None:
+        """Train on."""
+
+    def model(self) -> ListModel:
+        """As devices would get it now."""
+
+
+def best_epoch(presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int) -> int:
+    """After how many epochs lists of pairs held out are best; it ends early when they stop getting better."""
+    train, held = presence.hold_out(HELD_OUT, seed)
+    if len(held.users) == 0:
+        return epochs
+    training = begin(train)
+    best, chosen = -1.0, 1
+    for number in range(1, epochs + 1):
+        training.epoch()
+        found = ndcg(training.model(), train, held, seed)
+        if found > best:
+            best, chosen = found, number
+        elif number - chosen >= PATIENCE:
+            break
+    return chosen
+
+
+def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
+    """How well lists find what was held out, over some users."""
+    users = np.unique(held.users)
+    if len(users) > _USERS:
+        users = np.random.default_rng(seed).choice(users, _USERS, replace=False)
+    discounts = 1.0 / np.log2(np.arange(2, _TOP + 2))
+    rated, wanted = train.matrix, held.matrix
+    total = 0.0
+    for user in users.tolist():
+        own = rated.indices[rated.indptr[user] : rated.indptr[user + 1]]
+        apart = wanted.indices[wanted.indptr[user] : wanted.indptr[user + 1]]
+        scores = model.scores(own, np.ones(len(own)))
+        scores[own] = -np.inf
+        top = np.argpartition(-scores, min(_TOP, len(scores) - 1))[:_TOP]
+        top = top[np.argsort(-scores[top], kind="stable")]
+        total += float(np.isin(top, apart) @ discounts[: len(top)]) / float(discounts[: len(apart)].sum())
+    return total / max(len(users), 1)

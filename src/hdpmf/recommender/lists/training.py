@@ -1,0 +1,59 @@
+"""Models for lists by their names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hdpmf.errors import ConfigError
+from hdpmf.public.lists import ListModel
+from hdpmf.recommender.lists.presence import Presence
+
+MOST_ITEMS = 8_000
+"""A model of pairs of items takes this many at most: of larger catalogues the most rated ones. An item-item matrix of
+8,000 has 0.5 GB; what is left out is what few people rated (docs/lists.md shows what that costs)."""
+
+LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
+
+
+def train_list_model(kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", **options: Any) -> ListModel:
+    """Train a model for lists.
+
+    Args:
+        kind: One of ``LIST_MODELS``.
+        presence: Who rated what.
+        seed: Where something is drawn.
+        on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
+        **options: Of that kind; see its module.
+    """
+    if presence.n_items > MOST_ITEMS and kind in ("ease", "bpr", "neural", "knn"):
+        most_rated = np.argsort(-presence.raters, kind="stable")[:MOST_ITEMS]
+        heads = np.sort(most_rated).astype(np.int32)
+        model = train_list_model(kind, presence.only(heads), seed=seed, on=on, **options)
+        return replace(model, heads=heads, n_items=presence.n_items)
+    if kind == "ease":
+        from hdpmf.recommender.lists.ease import train_ease
+
+        model = train_ease(presence, **options)
+    elif kind == "ials":
+        from hdpmf.recommender.lists.ials import train_ials
+
+        model = train_ials(presence, seed=seed, **options)
+    elif kind == "bpr":
+        from hdpmf.recommender.lists.bpr import train_bpr
+
+        model = train_bpr(presence, seed=seed, **options)
+    elif kind == "neural":
+        from hdpmf.recommender.lists.neural import train_neural
+
+        model = train_neural(presence, seed=seed, on=on, **options)
+    elif kind in ("knn", "popular"):
+        from hdpmf.recommender.lists.simple import train_knn, train_popular
+
+        model = train_knn(presence, **options) if kind == "knn" else train_popular(presence, **options)
+    else:
+        raise ConfigError(f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}")
+    model.about.setdefault("kind", kind)
+    return model
