@@ -84,9 +84,9 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             yield test, f"(not ({ast.unparse(test)}))"
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield tree, f"({ast.unparse(left)} {_COMPARE[type(op)]} {ast.unparse(right)})"
+            yield tree, f"(({ast.unparse(left)}) {_COMPARE[type(op)]} ({ast.unparse(right)}))"
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY and not _is_text(left, right):
-            yield tree, f"({ast.unparse(left)} {_BINARY[type(op)]} {ast.unparse(right)})"
+            yield tree, f"(({ast.unparse(left)}) {_BINARY[type(op)]} ({ast.unparse(right)}))"
         case ast.BoolOp(op=op, values=values):
             word = " or " if isinstance(op, ast.And) else " and "
             yield tree, "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
