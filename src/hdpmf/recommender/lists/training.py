@@ -11,9 +11,9 @@ from hdpmf.errors import ConfigError
 from hdpmf.public.lists import ListModel
 from hdpmf.recommender.lists.presence import Presence
 
-MOST_ITEMS = 8_000
+MOST_ITEMS = 5_000
 """A model of pairs of items takes this many at most: of larger catalogues the most rated ones. An item-item matrix of
-8,000 has 0.5 GB; what is left out is what few people rated (docs/lists.md shows what that costs)."""
+5,000 has 0.2 GB; what is left out is what few people rated (docs/lists.md shows what that costs)."""
 
 LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
