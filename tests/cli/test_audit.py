@@ -90,3 +90,27 @@ def test_wrong_options_end_in_one_line(call, wrong):
 
 def test_a_weight_outside_its_range(call):
     assert call("audit", "run", "--method", "hdp-bit", "--weight", "2").code == 5
+
+
+def test_devices_pass_and_those_with_a_fault_are_caught(call):
+    result = call("audit", "devices", "--method", "hdp-bit", "--canaries", "2000")
+    assert result.code == 0
+    assert "not contradicted" in result.out
+    assert "claim broken" in result.out
+    assert "alike" in result.out
+    found = call("audit", "devices", "--method", "hdp-bit", "--canaries", "2000", "--no-answers", "--json").json
+    assert found["results"][0]["control"]["audit"]["noise_factor"] == 0.5
+    assert found["results"][0]["result"]["verdict"] == "not contradicted"
+
+
+def test_a_fault_that_is_not_found_is_an_error(call):
+    """99 % of the noise: nobody finds that out with 100 ratings."""
+    options = ("--method", "hdp-bit", "--canaries", "100", "--no-answers", "--control", "0.99")
+    assert call("audit", "devices", *options).code == 1
+
+
+def test_what_has_no_noise_on_devices_is_said(call):
+    result = call("audit", "devices", "--method", "mf")
+    assert result.code == 2
+    assert "no noise" in result.err
+    assert call("audit", "devices", "--control", "2").code == 2

@@ -137,6 +137,86 @@ def run(
     _print_result(result)
 
 
+@app.command("devices")
+@grouped
+def devices(
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method", metavar="METHOD", help="Only this one.", show_default="all", autocompletion=completing(METHODS)
+        ),
+    ] = None,
+    canaries: Annotated[
+        int, run_option("--canaries", metavar="N", help="Ratings of the audited device, each of which is guessed.")
+    ] = 4_000,
+    epsilon: _Epsilon = 1.0,
+    control: Annotated[
+        float, privacy_option("--control", metavar="F", help="So much of the noise have devices that must be caught.")
+    ] = 0.5,
+    confidence: Annotated[
+        float,
+        run_option("--confidence", metavar="C", help="Of each bound: so seldom does a good device fail by chance."),
+    ] = 0.999,
+    answers: Annotated[
+        bool, run_option("--answers/--no-answers", help="Also compare refusals and sizes of answers.")
+    ] = True,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Guess all ratings of a real device agent, as it is and with a fault planted, from what leaves it in one run.
+
+    The exit status is 1 if a device as it is does not pass, or one with the fault does.
+    """
+    from dataclasses import replace
+
+    from hdpmf.audit.game import STANDS
+    from hdpmf.audit.on_devices import audit_devices, device_cells
+    from hdpmf.audit.traces import answers_alike
+
+    if not (0 < control < 1 and 0 < confidence < 1):
+        raise ConfigError("--control and --confidence must be above 0 and below 1")
+    cells = [
+        cell
+        for cell in device_cells(canaries=canaries, epsilon=epsilon, confidence=confidence, seed=seed)
+        if method in (None, cell.method)
+    ]
+    if not cells:
+        raise ConfigError(f"{method} has no noise on devices that could be audited")
+    rows, documents, failed = [], [], False
+    with progress_bar("auditing devices", len(cells)) as advance:
+        for done, cell in enumerate(cells):
+            advance(done, len(cells))
+            result, planted = audit_devices(cell), audit_devices(replace(cell, noise_factor=control))
+            alike = answers_alike(cell) if answers else None
+            failed |= result.verdict != STANDS or planted.verdict == STANDS or alike is False
+            documents.append({"result": result.as_dict(), "control": planted.as_dict(), "answers_alike": alike})
+            rows.append(
+                (
+                    f"{cell.method}{', labels' if cell.labels else ''}",
+                    cell.view,
+                    cell.adjacency,
+                    f"{result.epsilon_claimed:g} ({result.status})",
+                    f"{result.epsilon_lower_bound:.2f}",
+                    result.verdict,
+                    f"{planted.epsilon_lower_bound:.2f}",
+                    planted.verdict,
+                    {None: "", True: "alike", False: "DIFFERENT"}[alike],
+                )
+            )
+    if json:
+        print_json({"results": documents, "canaries": canaries, "hdpmf_version": hdpmf_version()})
+    else:
+        print_table(
+            ("method", "view", "of", "made for", "at least", "verdict", f"noise x {control:g}", "control", "answers"),
+            rows,
+            numeric=("at least", f"noise x {control:g}"),
+            title=f"Real devices, {canaries:,} ratings guessed in one run; bounds hold with "
+            f"{100 * confidence:g}% confidence, at most {result.ceiling:.2f} can be proved",
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
 @app.command("attack")
 @grouped
 def attack(
