@@ -1,6 +1,7 @@
 """Attacks, and what they prove: lower bounds on epsilon, reconstruction of ratings, recommenders that cheat.
 
-Start with ``run_audit(Audit("hdp-bit", "messages"))``; ``docs/audit.md`` says what the answer means.
+Start with ``run_audit(Audit("hdp-bit", "messages"))``, which runs the library's shards. ``hdpmf.audit.on_devices``
+plays on what leaves real device agents. ``docs/audit.md`` says what the answers mean.
 """
 
 from hdpmf.audit.bounds import LowerBound, Scores, ceiling, lower_bound

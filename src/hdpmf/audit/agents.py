@@ -90,8 +90,14 @@ def item_table(n_items: int) -> CatalogueTable:
 
 
 def audited_policy(epsilon: float) -> Policy:
-    """The default policy for whom every method is fine: what it insists on in sums is what every device does."""
-    return Policy(methods=federated(), allow_nominal=True, allow_unprotected=True, epsilon=max(epsilon, 1.0))
+    """The default policy, but every method and view is fine, and one person may send as many ratings as there are.
+
+    What it insists on in sums is what every device does.
+    """
+    return Policy(
+        methods=federated(), allow_nominal=True, allow_unprotected=True, require_sums=False, max_total=None,
+        epsilon=max(epsilon, 1.0),
+    )  # fmt: skip
 
 
 def make_agent(
