@@ -13,11 +13,12 @@ import time
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from hdpmf.audit import BROKEN, STANDS
+from hdpmf.audit import BROKEN, STANDS, on_devices
 from hdpmf.audit.agents import HONEST, ROSTER, Leaves
 from hdpmf.audit.on_devices import TOO_LITTLE, DeviceAudit, audit_devices, device_cells
-from hdpmf.audit.traces import times_apart, trace, worlds
+from hdpmf.audit.traces import answers_alike, times_apart, trace, worlds
 from hdpmf.device import survey as device_survey
 from hdpmf.device import training as device_training
 from hdpmf.device.agent import DeviceAgent
@@ -140,6 +141,18 @@ def test_refusals_and_sizes_are_the_same_whatever_the_ratings_are(method, view, 
     if view == "sums":
         bodies = [[leaves.body for leaves in left if leaves.kind in SUMS] for left in traces.values()]
         assert all(body == bodies[0] for body in bodies)
+
+
+@pytest.mark.parametrize("limit", [{"max_total": 50.0}, {"max_ratings": 7}, {"max_total": 0.5}])
+@pytest.mark.parametrize(
+    ("method", "view"),
+    [pytest.param("hdp-sum", "sums", marks=pytest.mark.slow), ("hdp-bit", "messages"), ("hdpmf-paid", "messages")],
+)
+def test_limits_per_person_make_no_difference_to_that(monkeypatch, method, view, limit):
+    """What is over the default limit, or over others, is left out: how many items are sent says no value."""
+    usual = on_devices.audited_policy
+    monkeypatch.setattr(on_devices, "audited_policy", lambda epsilon: replace(usual(epsilon), **limit))
+    assert answers_alike(DeviceAudit(method, view, canaries=60), items=60)
 
 
 @pytest.mark.parametrize("leak", ["refuses", "is silent about an item"])
