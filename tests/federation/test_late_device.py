@@ -25,8 +25,11 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
     port = free_port()
     made = _hdpmf("recommender", "init", service, "--items", items, "--port", port)
     stores = [tmp_path / f"{name}.sqlite" for name in ("ana", "ben", "cleo", "late")]
+    policy = tmp_path / "policy.toml"
+    policy.write_text('methods = ["hdp-bit"]\nrequire_sums = false\n')
     for store in stores:
-        _hdpmf("device", "init", store)
+        # The late one keeps the default, which refuses this method: to take a model it need not agree to anything.
+        _hdpmf("device", "init", store, *(() if store is stores[3] else ("--policy", policy)))
         for item, value in ((1, 5), (2, 4), (3, 1)):
             _hdpmf("device", "rate", store, item, value)
 
