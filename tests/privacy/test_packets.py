@@ -218,7 +218,7 @@ def test_without_secure_sums_it_shows_which_items_were_rated_as_the_ledger_says(
     shown = [decode(decode(data).body) for data in recorder.left[0]]
     counts = next(one for one in shown if hasattr(one, "counts")).counts
     assert np.array_equal(np.flatnonzero(counts), rated)
-    assert "which items this device rated" in recorder.stores[0].ledger.entries()[0].words
+    assert "and which items it rated" in recorder.stores[0].ledger.entries()[0].words
 
 
 def test_lengths_and_kinds_do_not_depend_on_ratings():

@@ -150,7 +150,7 @@ class Cohort:
         self._agents = [agent for agent, _ in made]
         self._stores = [store for _, store in made]
         self._strangers = [DeviceIdentity.generate() for _ in range(ROSTER - len(made))]
-        keys = [*(store.identity.public for store in self._stores), *(one.public for one in self._strangers)]
+        keys = [*(store.identity.public for store in self._stores), *(stranger.public for stranger in self._strangers)]
         for store in self._stores:
             store.pin_roster(keys, [1] * ROSTER)
         self._roster, self._policy = Roster(keys), policy
@@ -190,8 +190,8 @@ class Cohort:
         server = SecureSumServer(plan, self._roster)
         nothing = layout.encode(np.zeros(layout.length, np.int64))
         colluding = [
-            SecureSumClient(one, self._roster, nothing, self._policy.sum_policy())
-            for one in self._strangers[: MINIMUM - len(self._agents)]
+            SecureSumClient(stranger, self._roster, nothing, self._policy.sum_policy())
+            for stranger in self._strangers[: MINIMUM - len(self._agents)]
         ]
         outgoing = server.advance()
         while outgoing:

@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class CanaryNumbers:
     """Numbers about the canaries that the recommender has seen: one of two numbers each, and noise.
 
     Attributes:
@@ -55,7 +55,7 @@ class Bits:
 
 
 @dataclass(slots=True)
-class Observed:
+class ObservedCanaries:
     """What the recommender has got.
 
     Attributes:
@@ -63,7 +63,7 @@ class Observed:
         knowing_h: Scores of whoever knows h, where there is one.
     """
 
-    about: list[Entries | Bits] = field(default_factory=list)
+    about: list[CanaryNumbers | Bits] = field(default_factory=list)
     knowing_h: np.ndarray | None = None
 
     def scores(self) -> np.ndarray:
@@ -74,5 +74,5 @@ class Observed:
         """Mean size of the noise over that of the law, and its standard deviation by the law."""
         sizes = np.concatenate([numbers.sizes(truth).ravel() for numbers in self.about])
         # The size of Laplace noise has the exponential law; a bit is wrong or not.
-        variance = np.mean([1.0 / one.p[0] - 1.0 if isinstance(one, Bits) else 1.0 for one in self.about])
+        variance = np.mean([1.0 / numbers.p[0] - 1.0 if isinstance(numbers, Bits) else 1.0 for numbers in self.about])
         return float(sizes.mean()), float(np.sqrt(variance / len(sizes)))

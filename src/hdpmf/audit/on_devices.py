@@ -29,7 +29,7 @@ import numpy as np
 from hdpmf.audit.agents import HONEST, MINIMUM, ROSTER, SCALE, Cohort, audited_policy, item_table
 from hdpmf.audit.bounds import CONFIDENCE
 from hdpmf.audit.game import STANDS, verdict
-from hdpmf.audit.observed import Bits, Entries, Observed
+from hdpmf.audit.observed import Bits, CanaryNumbers, ObservedCanaries
 from hdpmf.audit.one_run import one_run_bound, one_run_ceiling
 from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS, Claim, View, method_named
@@ -218,7 +218,7 @@ def cohort_of(audit: DeviceAudit, stars: np.ndarray) -> Cohort:
     )  # fmt: skip
 
 
-def play(audit: DeviceAudit, truth: np.ndarray, rng: np.random.Generator, *, share: bool = False) -> Observed:
+def play(audit: DeviceAudit, truth: np.ndarray, rng: np.random.Generator, *, share: bool = False) -> ObservedCanaries:
     """What the recommender gets from a device with these canaries."""
     cohort = cohort_of(audit, stars_of(audit, truth))
     try:
@@ -227,7 +227,7 @@ def play(audit: DeviceAudit, truth: np.ndarray, rng: np.random.Generator, *, sha
         cohort.close()
 
 
-def converse(audit: DeviceAudit, cohort: Cohort, rng: np.random.Generator, *, share: bool = False) -> Observed:
+def converse(audit: DeviceAudit, cohort: Cohort, rng: np.random.Generator, *, share: bool = False) -> ObservedCanaries:
     """Have the conversation of the audit's method with these devices."""
     sharing = HONEST if audit.view == "sums" or share else 1
     cohort.told(Accepted, terms_of(audit, cohort, sharing))
@@ -254,27 +254,27 @@ def survey_of(audit: DeviceAudit, cohort: Cohort) -> Survey:
     )  # fmt: skip
 
 
-def _survey(audit: DeviceAudit, cohort: Cohort) -> Observed:
+def _survey(audit: DeviceAudit, cohort: Cohort) -> ObservedCanaries:
     survey, n = survey_of(audit, cohort), audit.canaries
     coding, units = make_coding(survey.coding, SCALE, audit.epsilon), weight_units(np.full(2, audit.weight))
     if survey.design == "L":
         sent, plus = cohort.told(BitContribution, survey), np.full(n, -1)
         plus[sent.items] = sent.plus
         low, high = bit_probability(coding.encode(_ENDS), units, coding, audit.epsilon).tolist()
-        return Observed([Bits(plus, (low, high))])
+        return ObservedCanaries([Bits(plus, (low, high))])
     cohort.told(Ready, survey)
     channels = sum_channels(survey.design, coding, audit.epsilon, labels=audit.labels)
     low, high = (units * coding.encode(_ENDS)).tolist()
     hidden = audit.adjacency == "presence"
     scored, weighed = (0.0 if hidden else low, high), (0.0 if hidden else float(units[0]), float(units[0]))
-    observed = Observed()
+    observed = ObservedCanaries()
     if channels.popularity is not None:
         seen = cohort.sum(0, popularity_layout(survey, MINIMUM))
-        observed.about.append(Entries(seen[:, None], weighed, float(channels.popularity.scale)))
+        observed.about.append(CanaryNumbers(seen[:, None], weighed, float(channels.popularity.scale)))
         cohort.told(Ready, Grouping(scores=np.zeros(n, np.int64), heads=np.zeros(0, np.int64)), 1)
     seen = cohort.sum(1 if audit.labels else 0, survey_layout(survey, MINIMUM))
-    observed.about.append(Entries(seen[:n, None], scored, float(channels.score.scale)))
-    observed.about.append(Entries(seen[n : 2 * n, None], weighed, float(channels.weight.scale)))
+    observed.about.append(CanaryNumbers(seen[:n, None], scored, float(channels.score.scale)))
+    observed.about.append(CanaryNumbers(seen[n : 2 * n, None], weighed, float(channels.weight.scale)))
     return observed
 
 
@@ -293,7 +293,7 @@ def _rounds(audit: DeviceAudit) -> int:
     return method.form(audit.labels).rounds or (2 if method.has_h else audit.rounds)
 
 
-def _train(audit: DeviceAudit, cohort: Cohort, sharing: int, rng: np.random.Generator) -> Observed:
+def _train(audit: DeviceAudit, cohort: Cohort, sharing: int, rng: np.random.Generator) -> ObservedCanaries:
     n, k, plan = audit.canaries, audit.factors, plan_of(audit)
     mechanism, rounds = mechanism_of(method_named(audit.method)), plan.epochs
     cohort.told(BudgetReport if mechanism.needs_budgets else Accepted, plan)
@@ -320,10 +320,10 @@ def _train(audit: DeviceAudit, cohort: Cohort, sharing: int, rng: np.random.Gene
         h = np.maximum(rng.standard_exponential((n, k), dtype=np.float32), np.float32(H_FLOOR))
         sums, scale = gradients(2, h), laplace_scale(k, SCALE.width, audit.epsilon)
         knowing = ((sums - low) ** 2 - (sums - high) ** 2) / (4.0 * scale**2 * h)
-        observed = Observed([Entries(sums, (low, high), scale)], knowing.sum(axis=1))
+        observed = ObservedCanaries([CanaryNumbers(sums, (low, high), scale)], knowing.sum(axis=1))
     else:
         scale = float(dense_laplace_scale(k, SCALE.width, audit.epsilon, rounds, GRADIENT_STEP)) * GRADIENT_STEP
         seen = [gradients(number, None) for number in range(1, rounds + 1)]
-        observed = Observed([Entries(sums, (low, high), scale) for sums in seen])
+        observed = ObservedCanaries([CanaryNumbers(sums, (low, high), scale) for sums in seen])
     cohort.told(Accepted, Round(number=rounds + 1, item_factors=factors, raters=raters, h=None), rounds + 1)
     return observed
