@@ -15,13 +15,17 @@ from hdpmf.transport.keys import NodeKey
 
 if TYPE_CHECKING:
     from hdpmf.transport.flower.fleet import Fleet
+    from hdpmf.transport.flower.wires import Wires
 
 _log = logging.getLogger(__name__)
 
 HEARTBEAT = 10.0
 """Seconds between signs of life: the least that Flower allows. A crashed device can come back after twice as long."""
 
-_WAIT = 5.0  # how long one question for messages may take, and so how long ``stop`` may need to be noticed
+_WAIT = 5.0  # how long one question for messages may take
+_LEAVING = 1.0  # from ``stop`` on: until the server has to be done with what is under way, and again for a goodbye
+_LAST_REPLY = 5.0  # the same where ``stop`` came with an answer, which still has to go out
+_LOOK = 0.1
 _POLL = 0.1  # pause after an empty answer that came at once: a server that does not wait for us
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -60,6 +64,13 @@ class FlowerDevice:
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
         """As in ``DeviceTransport``: until ``stop``, whatever the network or the recommender do."""
+        from hdpmf.transport.flower.wires import Wires
+
+        wires = Wires()
+        with _Departure(wires, stop) as departure:
+            self._serve(wires, departure, answer, stop)
+
+    def _serve(self, wires: Wires, departure: _Departure, answer: Answer, stop: threading.Event) -> None:
         from hdpmf.transport.flower.fleet import Fleet
 
         pause = _FIRST_PAUSE
@@ -74,11 +85,12 @@ class FlowerDevice:
                     wait=_WAIT,
                     max_bytes=self._max_bytes,
                     before=fleet,
+                    wires=wires,
                     plain_flower=self._plain_flower,
                 ) as fleet:
                     self._say("connected to %s", self._address)
                     pause = _FIRST_PAUSE
-                    self._answer_messages(fleet, answer, stop)
+                    self._answer_messages(fleet, departure.waits_for(answer), stop)
             except TransportError as error:
                 self._say("%s; trying again", error)
                 # Not all at once: a thousand devices that were cut off together must not come back together.
@@ -115,6 +127,50 @@ class FlowerDevice:
         if text != self._last_trouble:
             self._last_trouble = text
             _log.info("%s", text)
+
+
+class _Departure:
+    """Sees to it that ``stop`` is noticed: a server that answers byte by byte, or never, is not waited for."""
+
+    def __init__(self, wires: Wires, stop: threading.Event) -> None:
+        self._wires = wires
+        self._stop = stop
+        self._patience = _LEAVING
+        self._answering = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="departure", daemon=True)
+
+    def __enter__(self) -> _Departure:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def waits_for(self, answer: Answer) -> Answer:
+        """The same answers. While one is made here no time is counted, and the reply to the last one goes out."""
+
+        def made(message: bytes) -> bytes:
+            stopped, self._answering = self._stop.is_set(), True
+            try:
+                return answer(message)
+            finally:
+                if self._stop.is_set() and not stopped:
+                    self._patience = _LAST_REPLY
+                self._answering = False
+
+        return made
+
+    def _watch(self) -> None:
+        steps = [self._wires.end, self._wires.cut]  # the last one first
+        waited = 0.0
+        while steps and not self._end.wait(_LOOK):
+            if self._stop.is_set() and not self._answering:
+                waited += _LOOK
+                if waited >= self._patience:
+                    steps.pop()()
+                    waited, self._patience = 0.0, _LEAVING
 
 
 class _Heart:

@@ -24,6 +24,7 @@ from hdpmf.transport.flower.gate import ENVELOPE
 from hdpmf.transport.flower.http import bounded_client, said_plainly, unless_run_is_over
 from hdpmf.transport.flower.messages import bytes_in_part, data_part, record_of
 from hdpmf.transport.flower.signing import server_name, signed_headers
+from hdpmf.transport.flower.wires import Wires
 from hdpmf.transport.keys import NodeKey
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Fleet:
         max_bytes: Of a message or a reply.
         before: The connection before this one, if the network failed it: as long as the server cannot have noticed,
             it is taken up again.
+        wires: Opens its connections, and can cut them.
         plain_flower: The server is a SuperLink without our gate and knows Flower's signatures only. These are good at
             any other such server, for five minutes.
 
@@ -99,6 +101,7 @@ class Fleet:
         wait: float,
         max_bytes: int,
         before: Fleet | None = None,
+        wires: Wires | None = None,
         plain_flower: bool = False,
     ) -> None:
         check_authority(authority)
@@ -107,7 +110,7 @@ class Fleet:
         trust = ssl.create_default_context(cadata=authority.decode("ascii"))
         sign = _FlowerSignature(key) if plain_flower else _Signature(key, server_name(authority))
         self._client = FleetHttpClient(f"https://{address}", interceptors=[sign], verify=trust)
-        self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"})
+        self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"}, wires=wires)
         self._client._client.close()
         self._client._client = self._http
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.wires import Wires
 
 with needs_flower():
     import httpx
@@ -20,16 +21,23 @@ _CLOCK_SECONDS = 5.0  # more ahead than this and Flower refuses our signatures
 
 
 def bounded_client(
-    trust: ssl.SSLContext, max_bytes: int, headers: dict[str, str] | None = None, patience: float = ANSWER_SECONDS
+    trust: ssl.SSLContext,
+    max_bytes: int,
+    headers: dict[str, str] | None = None,
+    patience: float = ANSWER_SECONDS,
+    wires: Wires | None = None,
 ) -> Any:
-    """An HTTP client that follows no redirects, unpacks nothing and reads no more than ``max_bytes`` of an answer."""
+    """An HTTP client that follows no redirects, unpacks nothing and reads no more than ``max_bytes`` of an answer.
+
+    Its connections are opened by ``wires``, where given, so that they can be cut from outside.
+    """
 
     def bound(response: Any) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx.DecodingError("compressed answers are not read", request=response.request)
         response.stream = _Bounded(response.stream, max_bytes)
 
-    return httpx.Client(
+    client = httpx.Client(
         verify=trust,
         timeout=patience,
         follow_redirects=False,
@@ -38,6 +46,9 @@ def bounded_client(
         limits=httpx.Limits(keepalive_expiry=60.0),
         event_hooks={"response": [bound]},
     )
+    if wires is not None:
+        client._transport._pool._network_backend = wires  # type: ignore[attr-defined]  # httpx has no option for it
+    return client
 
 
 class _Bounded(httpx.SyncByteStream):
