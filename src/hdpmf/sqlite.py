@@ -39,6 +39,8 @@ class FileKind:
             raise StorageError(f"cannot use {path}: {error}. {self.safe}") from error
         except sqlite3.DatabaseError as error:
             raise StorageError(f"{path} is damaged or not {self.name} ({error}); {self.remedy}") from error
+        except UnicodeDecodeError as error:  # a name in the file, or in SQLite's own words about it
+            raise StorageError(f"{path} is damaged; {self.remedy}") from error
 
     def is_ours(self, connection: sqlite3.Connection) -> bool:
         """Whether the file was made as one of this kind."""

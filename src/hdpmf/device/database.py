@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from hdpmf.device.tally import HEAD_TABLE, Tally, counter_of
+from hdpmf.device.vault import Vault
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
 
@@ -18,7 +20,7 @@ MEMORY = ":memory:"
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    schema=1,
+    schema=2,  # 2: a head over all rows
     safe="What was there before is safe and nothing new was written; free space or permissions, then try again",
     remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
     "since",
@@ -41,6 +43,7 @@ CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'th
 CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
+_BEFORE_HEADS = 1
 
 
 class Database:
@@ -60,6 +63,7 @@ class Database:
         self._depth = 0
         self._lock = threading.RLock()
         self._serving: IO[bytes] | None = None
+        self._tally: Tally | None = None
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
@@ -90,12 +94,29 @@ class Database:
             self._serving.close()
             self._serving = None
 
-    def lay_tables(self) -> None:
+    def lay_tables(self, vault: Vault) -> None:
         """Make the tables, inside the transaction that fills them."""
-        for statement in _statements(_TABLES):
+        for statement in _statements(_TABLES + HEAD_TABLE):
             self.execute(statement)
+        if not self.in_memory:  # nobody else gets at that
+            self._tally = Tally(self._connection, vault, self.path)
+            self._tally.follow()
+            self._tally.begin(first=True)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
+
+    def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
+        """See whether the file is whole and the newest, and watch over it from now on; as in `Tally.check`."""
+        with self._lock, _KIND.errors(self.path):
+            tally = Tally(self._connection, vault, self.path)
+            tally.follow()
+            if self._schema() == _BEFORE_HEADS:
+                if not vault.before_heads:
+                    raise StorageError(f"{self.path} was tampered with: it had a head, which is gone")
+                tally.refuse_old(0, tally.counted(), old_copy=old_copy)
+                old_copy = self._add_head(tally)
+            tally.check(old_copy=old_copy)
+            self._tally = tally
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
@@ -125,10 +146,16 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
+                if self._tally is not None:
+                    self._tally.begin()
                 yield
                 if not self._connection.in_transaction:  # a full disk has undone it, and somebody took no notice
                     raise StorageError(f"nothing was written to {self.path}: the disk refused; free space")
+                if self._tally is not None:
+                    self._tally.finish()
                 self._connection.execute("COMMIT")
+                if self._tally is not None:
+                    self._tally.committed()
             except BaseException:
                 self.rollbacks += 1
                 if self._connection.in_transaction:
@@ -136,6 +163,8 @@ class Database:
                 raise
             finally:
                 self._depth = 0
+                if self._tally is not None:
+                    self._tally.end()
 
     def serve(self) -> None:
         """Be the only process that answers a recommender from this file, until `close` or the process ends.
@@ -178,6 +207,23 @@ class Database:
         for ending in ("", "-wal", "-shm", "-journal", ".lock"):
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + ending).unlink()
+        counter_of(self.path).unlink(missing_ok=True)
+
+    def _schema(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _add_head(self, tally: Tally) -> bool:
+        """Bring a file of version 0.1.0 forward; False where another process has just done so."""
+        with self.transaction():
+            if self._schema() != _BEFORE_HEADS:
+                return False
+            self._connection.execute(HEAD_TABLE)
+            tally.begin(first=True)
+            tally.adopt()
+            tally.finish()
+            self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
+        tally.end()
+        return True
 
     def _claim(self) -> None:
         """Make an empty file that only its owner can read, before anything is in it."""

@@ -44,7 +44,8 @@ class NamedValues:
 
 def write_header(database: Database, vault: Vault) -> None:
     """Say in the file how its vault is opened."""
-    database.execute("INSERT INTO settings VALUES (?, ?)", (_HEADER, vault.header()))
+    with database.transaction():
+        database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (_HEADER, vault.header()))
 
 
 def read_header(database: Database) -> bytes:

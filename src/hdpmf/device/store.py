@@ -4,8 +4,8 @@ The file is readable by its owner only and, with a passphrase, sealed (see ``vau
 the disk when it returns; ``transaction`` makes one of several. A process that is killed at any instant leaves all that
 was committed and nothing else. Several commands may use a file at a time; one of them may answer a recommender.
 
-A copy of the file that is put back later has forgotten what was sent since: the ledger can protect against everything
-but that. Do not restore old copies of a store that has been used; make a new one.
+A copy of the file that is put back later has forgotten what was sent since. It is refused by the counter beside the
+file (see ``tally``), unless that is an old one too: do not restore old copies of a store that has been used.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DeviceStore:
         database = Database(path, make=True)
         try:
             with database.transaction():
-                database.lay_tables()
+                database.lay_tables(vault)
                 write_header(database, vault)
                 values = NamedValues(database, vault)
                 values.set(_USERS, msgspec.msgpack.encode(users))
@@ -108,22 +108,36 @@ class DeviceStore:
             raise
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, passphrase: str | None = None, serving: bool = False) -> DeviceStore:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        passphrase: str | None = None,
+        serving: bool = False,
+        old_copy: bool = False,
+    ) -> DeviceStore:
         """Open a store.
 
         Args:
             path: The file.
             passphrase: Where it is encrypted.
             serving: To answer a recommender: one process at a time may.
+            old_copy: Take an old copy too, or one that was moved without its counter: it has forgotten what was sent
+                since, and may send it again.
 
         Raises:
             ConfigError: There is no such file, or it is something else, or of a newer hdpmf.
             PrivacyError: The passphrase is wrong or missing.
-            StorageError: It is damaged, in use by another process that serves, or the disk refused.
+            StorageError: It is damaged, was tampered with, is an old copy or in use by another process that serves, or
+                the disk refused.
         """
         database = Database(path)
         try:
-            made = cls(database, Vault.unlock(read_header(database), passphrase))
+            vault = Vault.unlock(read_header(database), passphrase)
+            database.check_rows(vault, old_copy=old_copy)
+            if vault.before_heads and vault.is_encrypted:
+                write_header(database, vault)
+            made = cls(database, vault)
             if serving:
                 database.serve()
             return made

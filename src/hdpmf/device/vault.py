@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b, scrypt
 from typing import Literal
 
@@ -29,6 +30,7 @@ SCRYPT_COST = 1 << 17
 
 _MOST_COST = 1 << 20
 _BLOCK_SIZE = 8
+_KEY, _OLD_KEY = b"key of a file with a head", b"key"
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -43,8 +45,11 @@ class _Header(msgspec.Struct, frozen=True):
 class Vault:
     """Seals and opens records. Make one with `new` or `unlock`."""
 
-    def __init__(self, header: _Header, key: bytes) -> None:
+    def __init__(self, header: _Header, key: bytes, *, before_heads: bool = False) -> None:
         self._header = header
+        self.before_heads = before_heads
+        """Made by version 0.1.0, whose files have no head; a newer encrypted file cannot pass for one."""
+        self._checks = blake2b(key=_derived(key, b"rows"), digest_size=32)
         self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
         self._cipher = _Cipher(_derived(key, b"records")) if header.kind == "scrypt" else None
 
@@ -57,7 +62,7 @@ class Vault:
         if not passphrase:
             raise ConfigError("an empty passphrase protects nothing; give one, or do without encryption")
         salt, cost = secrets.token_bytes(16), SCRYPT_COST
-        wrapped = _Cipher(_stretched(passphrase, salt, cost)).seal(key, b"key")
+        wrapped = _Cipher(_stretched(passphrase, salt, cost)).seal(key, _KEY)
         return cls(_Header("scrypt", salt, cost, wrapped), key)
 
     @classmethod
@@ -73,14 +78,17 @@ class Vault:
         if found.kind == "plain":
             if passphrase is not None:
                 raise ConfigError("this store is not encrypted, so it needs no passphrase; leave it out")
-            return cls(found, found.key)
+            return cls(found, found.key, before_heads=True)
         if passphrase is None:
             raise PrivacyError("this store is encrypted; give its passphrase")
-        try:
-            key = _Cipher(_stretched(passphrase, found.salt, found.cost)).open(found.key, b"key")
-        except StorageError:
-            raise PrivacyError("the passphrase is wrong; nothing was opened") from None
-        return cls(found, key)
+        cipher = _Cipher(_stretched(passphrase, found.salt, found.cost))
+        for place in (_KEY, _OLD_KEY):
+            with suppress(StorageError):
+                key = cipher.open(found.key, place)
+                if place == _KEY:
+                    return cls(found, key)
+                return cls(msgspec.structs.replace(found, key=cipher.seal(key, _KEY)), key, before_heads=True)
+        raise PrivacyError("the passphrase is wrong; nothing was opened")
 
     @staticmethod
     def needs_passphrase(header: bytes) -> bool:
@@ -106,6 +114,12 @@ class Vault:
     def open(self, sealed: bytes, about: bytes) -> bytes:
         """What was sealed for this place, or a StorageError if a bit of it was changed."""
         return sealed if self._cipher is None else self._cipher.open(sealed, about)
+
+    def check(self, data: bytes) -> bytes:
+        """A digest that nobody makes without the key."""
+        maker = self._checks.copy()
+        maker.update(data)
+        return maker.digest()
 
     def tag(self, kind: bytes, *parts: str) -> bytes:
         """A name for a record that says nothing about its parts to somebody without the key."""
@@ -154,7 +168,7 @@ def _derived(key: bytes, purpose: bytes) -> bytes:
 def _read(header: bytes) -> _Header:
     try:
         found = msgspec.msgpack.decode(header, type=_Header)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StorageError("the store's header cannot be read: it is damaged") from error
     cost = found.cost
     # Bounded, or a tampered file could ask for all the memory there is.

@@ -67,6 +67,8 @@ def init(
         raise ConfigError("a name has 1 to 200 printable characters")
     if target.passphrase_file is not None and not encrypt:
         raise ConfigError("--passphrase-file belongs to --encrypt; give both or neither")
+    if target.old_copy:
+        raise ConfigError("--old-copy is for a store that is there; init makes a new one")
     agreed = Policy() if policy is None else Policy.from_toml(read_text(policy))
     passphrase = new_passphrase(target.passphrase_file) if encrypt else None
     own = None if scale is None else RatingScale.of(scale)

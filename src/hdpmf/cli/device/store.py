@@ -28,6 +28,12 @@ PassphraseFile = Annotated[
         help=f"The first line of FILE is the passphrase. Otherwise {VARIABLE}, or a question.",
     ),
 ]
+OldCopy = Annotated[
+    bool,
+    typer.Option(
+        "--old-copy", help="Take an old or uncounted copy: what was sent since it was made may be sent again."
+    ),
+]
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="Whose, on a device of several users.")]
 
 
@@ -37,6 +43,7 @@ class StoreOptions:
 
     path: StorePath
     passphrase_file: PassphraseFile = None
+    old_copy: OldCopy = False
 
     def open(self, *, serving: bool = False) -> DeviceStore:
         """The store, opened. A passphrase is asked for only where one is needed."""
@@ -49,7 +56,7 @@ class StoreOptions:
                 passphrase = typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True)
         elif self.passphrase_file is not None:
             raise ConfigError(f"{self.path} is not encrypted, so it needs no passphrase; leave out --passphrase-file")
-        return DeviceStore.open(self.path, passphrase=passphrase, serving=serving)
+        return DeviceStore.open(self.path, passphrase=passphrase, serving=serving, old_copy=self.old_copy)
 
 
 def new_passphrase(passphrase_file: Path | None) -> str:

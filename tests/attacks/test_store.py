@@ -1,0 +1,209 @@
+"""Attacks 12 and 21 on a device's file: rows that go, bytes that flip, and old copies that come back."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpmf.device import vault
+from hdpmf.device.ledger import Entry
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError, HdpmfError, StorageError
+
+from .hostile import STARS, table
+
+PASSPHRASE = "correct horse battery staple"
+OLD = Path(__file__).parent / "stores"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+
+
+@pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])
+def passphrase(request: pytest.FixtureRequest) -> str | None:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def path(tmp_path: Path, passphrase: str | None) -> Path:
+    """A store whose ratings have spent a quarter of their budget, twice."""
+    path = tmp_path / "me.hdpmf"
+    with DeviceStore.create(path, passphrase=passphrase) as store:
+        for item, value in STARS.items():
+            store.rate(item, value)
+        store.set_weight(beta=0.5)
+        store.pin_catalogue(table())
+        spend(store, run="aa" * 16)
+        spend(store, run="bb" * 16)
+        store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+def spend(store: DeviceStore, run: str = "cc" * 16) -> None:
+    """Let every rating pay a quarter of its budget."""
+    ratings = store.ratings()
+    entry = Entry(
+        recommender="films.example", run=run, number=0, method="hdp-sum", view="sums", epsilon=0.25, status="proved",
+        action="sent", words="whole numbers into a sum",
+    )  # fmt: skip
+    epsilons = store.weights().for_ratings(ratings) * store.policy.epsilon / 4
+    store.ledger.charge(entry, ratings, np.arange(len(ratings)), epsilons)
+
+
+def change(path: Path, *statements: str) -> None:
+    """What somebody with an SQLite editor does to a store."""
+    connection = sqlite3.connect(path)
+    for name in ("stays", "kept", "grows"):
+        connection.execute(f"DROP TRIGGER ledger_{name}")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def facts(path: Path, passphrase: str | None = None) -> object:
+    """All that a decision about spending reads."""
+    with DeviceStore.open(path, passphrase=passphrase) as store:
+        left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
+        entries = [(one.run, one.action, one.paid, one.part) for one in store.ledger.entries()]
+        return left.tolist(), entries, store.policy, store.scale, store.users, store.records(), store.roster
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM ledger",
+        "DELETE FROM ledger WHERE number = 2",  # the last one: numbers have no gap
+        "DELETE FROM ledger WHERE number = 1",
+        "UPDATE ledger SET number = 3 - number + 10",  # out of order
+        "UPDATE ledger SET charges = NULL",  # paid nothing
+        "UPDATE ledger SET entry = (SELECT entry FROM ledger WHERE number = 1)",  # an older row in place of a newer
+        "DELETE FROM people",  # a weight of 0.5 becomes 1: twice the budget
+        "DELETE FROM settings WHERE name = 'catalogue'",
+        "DELETE FROM ratings WHERE tag = (SELECT min(tag) FROM ratings)",
+        "DELETE FROM head",
+    ],
+)
+def test_rows_do_not_go_unnoticed(path: Path, passphrase: str | None, statement: str) -> None:
+    """Deleted rows of the ledger went unnoticed in an encrypted store: what they had paid was there to spend."""
+    change(path, statement)
+    with pytest.raises(StorageError, match="tampered"):
+        DeviceStore.open(path, passphrase=passphrase)
+
+
+@pytest.mark.parametrize("passphrase", [None], ids=["plain"])
+def test_flipped_bytes_do_not_give_more_to_spend(path: Path) -> None:
+    """In a plain store a device answered beyond its budget in 6 of 300 cases."""
+    before, data, chance = facts(path), path.read_bytes(), random.Random(5)
+    used = [place for place in range(len(data)) if data[place]]  # pages are mostly empty
+    noticed = 0
+    for _ in range(200):
+        flipped = bytearray(data)
+        flipped[chance.choice(used)] ^= 1 << chance.randrange(8)
+        path.write_bytes(flipped)
+        for ending in ("-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+        try:
+            after = facts(path)
+        except HdpmfError:
+            noticed += 1
+            continue
+        assert after == before
+    assert noticed > 100
+
+
+def test_a_file_does_not_pass_for_one_of_an_older_version(path: Path, passphrase: str | None) -> None:
+    change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
+    with pytest.raises(StorageError, match="tampered" if passphrase else "old copy"):
+        DeviceStore.open(path, passphrase=passphrase)
+    path.with_name("me.hdpmf.counter").unlink()
+    if passphrase is not None:  # without one there is nothing that an attacker could not write too
+        with pytest.raises(StorageError, match="tampered"):
+            DeviceStore.open(path, passphrase=passphrase)
+
+
+def test_an_old_copy_is_refused(path: Path, passphrase: str | None, tmp_path: Path) -> None:
+    """A store that was rolled back had forgotten what was spent, and spent it again."""
+    shutil.copy(path, tmp_path / "backup")
+    with DeviceStore.open(path, passphrase=passphrase) as store:
+        spend(store)
+        left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
+    shutil.copy(path, tmp_path / "newest")
+    shutil.copy(tmp_path / "backup", path)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"old copy: 1 changes were made since; .* --old-copy"):
+            DeviceStore.open(path, passphrase=passphrase)
+    shutil.copy(tmp_path / "newest", path)
+    with DeviceStore.open(path, passphrase=passphrase) as store:
+        assert np.array_equal(store.ledger.remaining(store.ratings(), store.weights(), store.policy), left)
+    shutil.copy(tmp_path / "backup", path)
+    with DeviceStore.open(path, passphrase=passphrase, old_copy=True) as store:
+        assert len(store.ledger.entries()) == 2
+    with DeviceStore.open(path, passphrase=passphrase) as store:  # the owner has said so once
+        store.rate("item 01", 3.0)
+
+
+def test_a_copy_without_its_counter_is_refused(path: Path, passphrase: str | None, tmp_path: Path) -> None:
+    counter, moved = path.with_name("me.hdpmf.counter"), tmp_path / "elsewhere"
+    shutil.copy(path, moved)
+    with pytest.raises(StorageError, match="has lost its counter"):
+        DeviceStore.open(moved, passphrase=passphrase)
+    for spoiled in (
+        b"",
+        b'{"store":"","commits":0,"check":""}',
+        counter.read_bytes().replace(b'"commits":', b'"commits":9'),
+    ):
+        moved.with_name("elsewhere.counter").write_bytes(spoiled)
+        with pytest.raises(StorageError, match="has lost its counter"):
+            DeviceStore.open(moved, passphrase=passphrase)
+    shutil.copy(counter, moved.with_name("elsewhere.counter"))
+    with DeviceStore.open(moved, passphrase=passphrase) as store:
+        store.destroy()
+    assert not moved.with_name("elsewhere.counter").exists()
+    DeviceStore.create(moved).close()
+
+
+def test_the_counter_of_another_store_is_none(path: Path, passphrase: str | None, tmp_path: Path) -> None:
+    DeviceStore.create(tmp_path / "other").close()
+    shutil.copy(tmp_path / "other.counter", path.with_name("me.hdpmf.counter"))
+    with pytest.raises(StorageError, match="has lost its counter"):
+        DeviceStore.open(path, passphrase=passphrase)
+
+
+@pytest.mark.parametrize("kind", ["plain", "encrypted"])
+def test_stores_of_version_0_1_0_come_forward(tmp_path: Path, kind: str) -> None:
+    path, phrase = tmp_path / "old", None if kind == "plain" else PASSPHRASE
+    connection = sqlite3.connect(path)
+    connection.executescript((OLD / f"{kind}-0.1.0.sql").read_text())
+    connection.execute("PRAGMA application_id = 1751412854")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    shutil.copy(path, tmp_path / "before")
+    for _ in range(2):
+        with DeviceStore.open(path, passphrase=phrase) as store:
+            assert [(one.action, one.ratings, one.labels) for one in store.ledger.entries()] == [("sent", 2, False)]
+            assert store.ledger.remaining(store.ratings(), store.weights(), store.policy).tolist() == [0.25, 0.25, 0.5]
+    shutil.copy(tmp_path / "before", path)
+    with pytest.raises(StorageError, match="old copy"):
+        DeviceStore.open(path, passphrase=phrase)
+    path.with_name("old.counter").unlink()
+    with DeviceStore.open(path, passphrase=phrase) as store:  # nobody can tell it from one that never came forward
+        spend(store)
+    change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
+    path.with_name("old.counter").unlink()
+    if phrase is not None:
+        with pytest.raises(StorageError, match="tampered"):
+            DeviceStore.open(path, passphrase=phrase)
+
+
+def test_a_store_of_a_newer_version_is_refused(path: Path, passphrase: str | None) -> None:
+    change(path, "PRAGMA user_version = 3")
+    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
+        DeviceStore.open(path, passphrase=passphrase)
