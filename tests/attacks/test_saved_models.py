@@ -26,7 +26,7 @@ def test_what_the_library_makes_says_that_its_noise_is_simulated(method: str, tm
         assert "simulated" in str(claim)
         assert "SIMULATED" in claim_sentence(claim)
         assert "simulated" in short_claim(claim)
-        assert claim_fields(claim)["noise"] == "simulated"
+        assert claim_fields(claim)["epsilon_noise"] == "simulated"
     assert PublicModel.load(tmp_path / "model" / "recommender").about["privacy"]["noise"] == "simulated"
 
 

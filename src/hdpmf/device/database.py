@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hdpmf.device.tally import HEAD_TABLE, Tally, counter_of
+from hdpmf.device.tally import HEAD_TABLE, RowTally, counter_of
 from hdpmf.device.vault import Vault
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
@@ -63,7 +63,7 @@ class Database:
         self._depth = 0
         self._lock = threading.RLock()
         self._serving: IO[bytes] | None = None
-        self._tally: Tally | None = None
+        self._tally: RowTally | None = None
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
@@ -99,16 +99,16 @@ class Database:
         for statement in _statements(_TABLES + HEAD_TABLE):
             self.execute(statement)
         if not self.in_memory:  # nobody else gets at that
-            self._tally = Tally(self._connection, vault, self.path)
+            self._tally = RowTally(self._connection, vault, self.path)
             self._tally.follow()
             self._tally.begin(first=True)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
-        """See whether the file is whole and the newest, and watch over it from now on; as in `Tally.check`."""
+        """See whether the file is whole and the newest, and watch over it from now on; as in `RowTally.check`."""
         with self._lock, _KIND.errors(self.path):
-            tally = Tally(self._connection, vault, self.path)
+            tally = RowTally(self._connection, vault, self.path)
             tally.follow()
             if self._schema() == _BEFORE_HEADS:
                 if not vault.before_heads:
@@ -212,7 +212,7 @@ class Database:
     def _schema(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
-    def _add_head(self, tally: Tally) -> bool:
+    def _add_head(self, tally: RowTally) -> bool:
         """Bring a file of version 0.1.0 forward; False where another process has just done so."""
         with self.transaction():
             if self._schema() != _BEFORE_HEADS:

@@ -48,7 +48,7 @@ class _Counter(msgspec.Struct, frozen=True):
     check: str
 
 
-class Tally:
+class RowTally:
     """The sum over the rows of one connection's file, kept up to date inside its transactions."""
 
     def __init__(self, connection: sqlite3.Connection, vault: Vault, path: Path) -> None:

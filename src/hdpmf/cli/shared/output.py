@@ -177,7 +177,7 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
         "epsilon_view": claim.view,
         "epsilon_reason": claim.reason,
         "epsilon_honest": claim.honest or None,
-        "noise": claim.noise or None,
+        "epsilon_noise": claim.noise or None,  # a method's own option is called noise
     }
 
 
