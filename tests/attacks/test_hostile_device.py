@@ -23,7 +23,7 @@ from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.item_bias import facts_from_bits
-from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, decode_to_recommender, propose
+from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, ToRecommender, decode_to_recommender, propose
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import Unmasking
 from hdpmf.service.folder import Config, ServiceFolder
@@ -36,17 +36,19 @@ WORLD = synthetic_world(N, 60, 200, rng=3)
 POLICY = Policy(
     methods=("hdp-sum", "hdpmf"), allow_nominal=True, min_participants=2, min_devices=2, min_neighbours=1, max_rounds=5
 )
-Change = Callable[[Unmasking], Unmasking]
+Change = Callable[[ToRecommender], ToRecommender]
 
 
-def wrong_shares(message: Unmasking) -> Unmasking:
+def wrong_shares(message: ToRecommender) -> ToRecommender:
+    if not isinstance(message, Unmasking):
+        return message
     return replace(
         message, seeds={device: bytes([share[0] ^ 1]) + share[1:] for device, share in message.seeds.items()}
     )
 
 
-def no_shares(message: Unmasking) -> Unmasking:
-    return replace(message, seeds={}, keys={})
+def no_shares(message: ToRecommender) -> ToRecommender:
+    return replace(message, seeds={}, keys={}) if isinstance(message, Unmasking) else message
 
 
 @pytest.fixture
@@ -78,9 +80,7 @@ def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], byt
         reply = decode(agent.answer(data))
         assert isinstance(reply, Reply)
         if change is not None and reply.part == "sum":
-            message = decode_to_recommender(reply.body)
-            if isinstance(message, Unmasking):
-                return encode(replace(reply, body=encode_sum(change(message))))
+            return encode(replace(reply, body=encode_sum(change(decode_to_recommender(reply.body)))))
         return encode(reply)
 
     return answer

@@ -6,20 +6,29 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from hdpmf.cli.main import app
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.privacy.coding import sum_channels
+from hdpmf.protocol import Popularity, SumContribution
+from hdpmf.recommender import OneRoundRecommender
+from hdpmf.recommender.item_bias import coding_of
+from hdpmf.recommender.possible import possible
+from hdpmf.secure_sum import DeviceIdentity, ToRecommender
+from hdpmf.secure_sum.messages import MaskedVector
 from hdpmf.secure_sum.primitives import is_identity_key, verifies
 from hdpmf.service.enrolment import read_card
 from hdpmf.service.settings import RunSettings
 from hdpmf.transport.keys import NodeKey
 
-from .test_hostile_device import town, wrong_shares
+from .hostile import survey, table
+from .test_hostile_device import WORLD, Change, town, wrong_shares
 
 # 20. A card with a bad key is enrolled, and then the service cannot start.
 
@@ -118,3 +127,71 @@ def test_who_gave_wrong_shares_stays_named_and_a_damaged_state_is_an_error_of_ou
             folder.state()
     state.write_bytes(whole)
     assert folder.state() == json.loads(whole)
+
+
+# 20. Impossible sums are accepted: popularity 7 * 10^16 from 21 devices.
+
+
+def _adds(number: int) -> Change:
+    """Adds a number to every word of its masked vector, and so to every number of the sum."""
+
+    def change(message: ToRecommender) -> ToRecommender:
+        if not isinstance(message, MaskedVector):
+            return message
+        words = np.frombuffer(message.words, "<u8") + np.int64(number).astype("<u8")
+        return replace(message, words=words.tobytes())
+
+    return change
+
+
+@pytest.mark.parametrize("number", [1 << 62, -(1 << 62), 1 << 40])
+@pytest.mark.parametrize("design", ["A", "S"])
+def test_impossible_sums_become_possible_ones_and_that_is_said(tmp_path: Path, design: str, number: int) -> None:
+    with ExitStack() as stack:
+        service, _, said = town(tmp_path, stack, {4: _adds(number)})
+        settings = RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1, design=design)  # type: ignore[arg-type]
+        run = service.begin(settings)
+        outcome = service.conduct(run)
+    assert outcome.summary["impossible_numbers"] >= 2 * WORLD.n_items
+    assert any("cannot come from 12 users" in line for line in said)
+    facts = outcome.model.numbers
+    assert float(facts.popularity.max()) < 12 + 53 * 4 * 2  # users, and the margin of noise of scale 4
+    assert bool(np.isfinite(facts.bias).all())
+    shown = CliRunner().invoke(app, ["recommender", "status", str(service.folder.path)])
+    assert f"a device sent wrong numbers in run {run.hex()[:12]}" in shown.output
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("design", ["A", "S"])
+def test_possible_sums_stay_as_they_are(design: str, labels: bool) -> None:
+    """The most that 50 users can give, with noise far out in its tail; one unit more than the margin is cut."""
+    asked = survey(design, table(), labels=labels and design == "A")
+    coding, n = coding_of(asked), asked.n_items
+    channels = sum_channels(design, coding, asked.epsilon, labels=asked.labels)
+    users, far = 50, 30  # scales of the noise
+    weights = np.full(n, 64 * users)
+    for sign in (1, -1):
+        answer = SumContribution(
+            scores=sign * (weights * coding.presence_step + far * int(channels.score.scale)),
+            weights=weights + sign * far * int(channels.weight.scale),
+            total=sign * int(weights.sum()),
+        )
+        same, changed = possible(asked, answer, users)
+        assert changed == 0
+        np.testing.assert_array_equal(same.scores, answer.scores)
+    counted = Popularity(weights=np.full(n, 10**17))
+    cut, changed = possible(asked, counted, users)
+    assert changed == n
+    assert int(cut.weights.max()) < 64 * users + 54 * (channels.popularity or channels.weight).scale
+    more, _ = possible(asked, counted, users, noises=16.0)
+    assert int(more.weights.max()) > int(cut.weights.max())  # more shares than make the noise: a wider margin
+
+
+def test_a_score_without_weight_is_cut() -> None:
+    """A device that leaves weights alone cannot move one item's score as far as all users together could."""
+    asked = survey("A", table())
+    n = asked.n_items
+    answer = SumContribution(scores=np.full(n, 10**15), weights=np.zeros(n, np.int64), total=0)
+    few, many = (possible(asked, answer, users)[0] for users in (10**6, 10**9))
+    assert int(few.scores.max()) == int(many.scores.max())
+    assert bool(np.isfinite(OneRoundRecommender(asked).facts([few]).bias).all())

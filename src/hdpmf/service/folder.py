@@ -34,9 +34,10 @@ from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
-from hdpmf.service.metrics import Metrics
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.settings import Pace, RunSettings
+
+_SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,7 +215,7 @@ class ServiceFolder:
             state: dict[str, Any] = msgspec.json.decode(self._read("state.json"), type=dict[str, Any])
         except msgspec.MsgspecError:
             state = {}
-        if not Metrics().as_dict().keys() <= state.keys() or not isinstance(state["refusals"], dict):
+        if not state.keys() >= _SHOWN or not isinstance(state["refusals"], dict):
             raise StorageError(
                 f"{path} is damaged. It only says what the service was doing last: delete it, and the service writes "
                 "it anew with its next round"

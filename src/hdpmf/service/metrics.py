@@ -22,6 +22,7 @@ class Metrics:
         number: The round that is under way.
         rounds_done: Rounds that were completed, over all runs.
         rounds_lost: Rounds that were given up because a secure sum broke off.
+        impossible: Numbers of sums that were brought to what so many users can have.
         participants: Users in the last completed round.
         members: Devices of the run under way.
         present: Devices that are connected.
@@ -40,6 +41,7 @@ class Metrics:
     number: int = 0
     rounds_done: int = 0
     rounds_lost: int = 0
+    impossible: int = 0
     participants: int = 0
     members: int = 0
     present: int = 0

@@ -30,6 +30,10 @@ class Collector:
         counters = {
             "rounds": (now.rounds_done, "Rounds that were completed."),
             "rounds_lost": (now.rounds_lost, "Rounds that were given up because a secure sum broke off."),
+            "impossible_numbers": (
+                now.impossible,
+                "Numbers of sums that so many users cannot have; they were clamped.",
+            ),
             "received_bytes": (now.bytes_in, "Bytes received from devices."),
             "sent_bytes": (now.bytes_out, "Bytes sent to devices."),
             "messages": (now.messages, "Messages sent to devices."),

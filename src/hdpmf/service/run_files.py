@@ -32,6 +32,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         lost: Rounds that were given up.
         seconds: Of each completed round.
         delivered: Devices that have the result.
+        impossible: Numbers of sums that were brought to what so many users can have.
         barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more sums.
     """
 
@@ -46,6 +47,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     lost: list[int] = msgspec.field(default_factory=list)
     seconds: list[float] = msgspec.field(default_factory=list)
     delivered: tuple[str, ...] = ()
+    impossible: int = 0
     barred: tuple[str, ...] = ()
 
 

@@ -89,6 +89,7 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws |
         "bytes_in": metrics.bytes_in - before[0],
         "bytes_out": metrics.bytes_out - before[1],
         "refusals": dict(metrics.refusals),
+        "impossible_numbers": checkpoint.impossible,
         "wrong_shares": list(checkpoint.barred),
         "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),

@@ -7,6 +7,7 @@ grouping (job 1). The facts come in the message after the last job's.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from hdpmf.protocol import (
     ItemFacts,
     Message,
     Popularity,
+    SumContribution,
     Survey,
     decode,
     encode,
@@ -29,9 +31,12 @@ from hdpmf.protocol.layout import (
     survey_layout,
 )
 from hdpmf.recommender.one_round import Answer, OneRoundRecommender
+from hdpmf.recommender.possible import possible
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import Checkpoint, kept
 from hdpmf.service.sums import sum_when_ready
+
+Sum = TypeVar("Sum", SumContribution, Popularity)
 
 
 class SurveyRun:
@@ -64,7 +69,8 @@ class SurveyRun:
         if self.survey.labels:
             self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
         # Every secure sum comes with noise of its own.
-        n_sums = max(self._surplus(), 1.0) * (1 + len(self._earlier))
+        surplus = 1.0 if self.survey.labels else self._surplus(checkpoint.members)
+        n_sums = max(surplus, 1.0) * (1 + len(self._earlier))
         facts = self._recommender.facts([*self._earlier, answer], n_sums=n_sums)
         facts = msgspec.structs.replace(facts, prior=run.settings.prior)
         if checkpoint.stage == "deliver":
@@ -72,19 +78,33 @@ class SurveyRun:
             run.deliver(checkpoint.agreed, facts_number(facts), facts)
         return answer, facts
 
-    def _surplus(self) -> float:
-        """How many times the whole noise is in the sum: everybody adds a share, and some of them make it already."""
-        if self.survey.design == "L" or self.survey.labels:
+    def _surplus(self, devices: Collection[str]) -> float:
+        """How many times the whole noise is in a sum: everybody adds a share, and some of them make it already."""
+        if self.survey.design == "L":
             return 1.0
         run, users = self._run, self._run.enrolled.users
-        return run.settings.counted(users[device] for device in run.checkpoint.members) / self.survey.contributors
+        return run.settings.counted(users[device] for device in devices) / self.survey.contributors
+
+    def _possible(self, answer: Sum, devices: Collection[str]) -> Sum:
+        """A sum as the users behind it can have made it; whoever spoilt it is hidden, that it was spoilt is said."""
+        run = self._run
+        users = run.enrolled.count_users(devices)
+        answer, changed = possible(self.survey, answer, users, self._surplus(devices))
+        if changed:
+            run.metrics.impossible += changed
+            run.checkpoint.impossible += changed
+            run.log(
+                f"{changed} numbers of the sum cannot come from {users} users and were brought to what can: a device "
+                "has sent wrong numbers, and a secure sum hides which"
+            )
+        return answer
 
     def _count(self) -> None:
         """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
         run, checkpoint = self._run, self._run.checkpoint
         self._begin("counting what is rated", 1)
         summed = sum_when_ready(run, 0, checkpoint.agreed, self.survey, lambda n: popularity_layout(self.survey, n))
-        counted = popularity_from_sum(self.survey, summed.participants, summed.total)
+        counted = self._possible(popularity_from_sum(self.survey, summed.participants, summed.total), summed.devices)
         grouping = self._recommender.group([counted])
         # Kept before it is sent: whoever goes on after a kill sends the same.
         checkpoint.counted, checkpoint.round = encode(counted), encode(grouping)
@@ -106,7 +126,9 @@ class SurveyRun:
             summed = sum_when_ready(
                 self._run, number, asked, grouping or self.survey, lambda n: survey_layout(self.survey, n, heads)
             )
-            answer = contribution_from_sum(self.survey, summed.participants, summed.total, heads)
+            answer = self._possible(
+                contribution_from_sum(self.survey, summed.participants, summed.total, heads), summed.devices
+            )
             devices = set(summed.devices)
         checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
         self._end(number, devices)

@@ -155,6 +155,8 @@ def status(folder: Folder, json: Json = False) -> None:
             numeric=("rounds", "devices", "users"),
         )  # fmt: skip
     for run in runs:
+        if run["impossible_numbers"]:
+            print_lines(f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be were clamped")
         for device in run["wrong_shares"]:
             print_lines(
                 f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
@@ -224,6 +226,7 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "rounds": record.settings.rounds,
         "rounds_done": len(checkpoint.users),
         "rounds_lost": len(checkpoint.lost),
+        "impossible_numbers": checkpoint.impossible,
         "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
         "devices": len(devices),
         "users": sum(card.users for card in record.devices if card.identity in set(devices)),
