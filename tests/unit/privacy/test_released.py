@@ -154,6 +154,19 @@ def test_the_way_by_further_bits_and_by_the_tail_have_the_same_law(monkeypatch, 
     assert p_value(np.array(draws), nb_law(shape, scale), 0, 40) > LEVEL
 
 
+@pytest.mark.parametrize("further", [0, 1, 5])
+def test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond(monkeypatch, further):
+    # Kept as they came, values from the table's length on would have a law of their own.
+    scale, shape = Fraction(1, 9), Fraction(2, 3)
+    table = share_table(scale, shape, 64)
+    assert share_table(scale, shape, 128).length > table.length  # it does find such values
+    monkeypatch.setattr(shares, "refine", lambda *given: table.length + further)
+    monkeypatch.setattr(shares, "_tail", lambda words, scale, shape, start: 1000 + start)
+    words = iter([int(table.low[-1])])  # in the last enclosure
+    drawn = shares.negative_binomial(lambda n: np.array([next(words) for _ in range(n)], np.uint64), scale, shape, 1)
+    assert drawn.tolist() == [1000 + table.length]
+
+
 @pytest.mark.parametrize(("scale", "shape"), [(Fraction(653), Fraction(1, 943)), (Fraction(1, 9), Fraction(2, 3))])
 def test_the_table_encloses_the_law(scale, shape):
     table = share_table(scale, shape, 64)

@@ -33,12 +33,16 @@ def join(
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", metavar="FILE", help="The recommender's authority (PEM), pinned from then on."),
+        typer.Option("--ca", metavar="FILE", help="The recommender's authority (PEM), pinned the first time."),
     ] = None,
     roster: Annotated[
         Path | None,
         typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned from then on."),
     ] = None,
+    new_authority: Annotated[
+        bool,
+        typer.Option("--new-authority", help="Trust --ca in place of the authority that was pinned before."),
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
     json: Json = False,
 ) -> None:
@@ -48,7 +52,7 @@ def join(
     time. Compare the roster's digest with other participants, in a way that does not go through the recommender.
     """
     with target.open(serving=True) as store:
-        where = _pin(store, address, ca, roster)
+        where = _pin(store, address, ca, roster, new_authority)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -64,7 +68,7 @@ def join(
     )
 
 
-def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path | None) -> str:
+def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path | None, new_authority: bool) -> str:
     """Pin what is given, and say what is pinned; the recommender's address."""
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.flower.device import check_address
@@ -75,12 +79,14 @@ def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path 
             raise ConfigError("say where the recommender is: hdpmf device join STORE HOST:PORT --ca FILE --roster FILE")
         address = known.decode()
     check_address(address)
+    if new_authority and ca is None:
+        raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     with store.transaction():
         store.put("address", address.encode())
         if ca is not None:
             authority = read_bytes(ca, "the recommender's authority")
             check_authority(authority)
-            store.put("authority", authority)
+            _pin_authority(store, authority, new_authority)
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
         if roster is not None:
@@ -94,6 +100,22 @@ def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path 
             "other participants, not through the recommender."
         )
     return address
+
+
+def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
+    from hashlib import sha256
+
+    before = store.get("authority")
+    if before is not None and before != authority:
+        was, now = (sha256(pem).hexdigest()[:16] for pem in (before, authority))
+        if not new:
+            raise ConfigError(
+                f"another authority is pinned here (SHA-256 {was}... of its file; --ca has {now}...): whoever has the "
+                "new one could speak as your recommender. If the recommender told you, in another way, that it has a "
+                "new one, add --new-authority; otherwise leave --ca out"
+            )
+        note(f"The authority is another one than before (SHA-256 {was}... of its file, now {now}...).")
+    store.put("authority", authority)
 
 
 def _pin_roster(store: DeviceStore, data: bytes) -> None:

@@ -42,7 +42,8 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
     result = np.searchsorted(table.low, drawn, side="right")
     for place in np.flatnonzero(drawn <= table.high[result - 1]):
         result[place] = refine(words, scale, shape, int(drawn[place]), 64)
-    beyond = np.flatnonzero(result == table.length)
+    # A finer table may be longer: what it finds beyond this one is drawn anew, as all that is beyond.
+    beyond = np.flatnonzero(result >= table.length)
     if SMALLEST_START <= table.length < scale:
         result[beyond] = tails(words, scale, shape, table.length, len(beyond))
     else:
