@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, short_claim
@@ -30,6 +31,25 @@ def test_what_the_library_makes_says_that_its_noise_is_simulated(method: str, tm
     assert PublicModel.load(tmp_path / "model" / "recommender").about["privacy"]["noise"] == "simulated"
 
 
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
+def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(method: str, tmp_path: Path) -> None:
+    """One rating more made 401 ids of 400, next to the word 'proved': present or not was read off without any error."""
+    counts = np.bincount(WORLD.item_codes, minlength=WORLD.n_items)
+    rare = int(np.argmin(np.where(counts > 0, counts, counts.max() + 1)))
+    without = WORLD.take(WORLD.item_codes != rare).compact()
+    sizes = []
+    for place, ratings in enumerate((WORLD.compact(), without)):
+        make_model(method, epsilon=0.01, rng=0).fit(ratings).save(tmp_path / str(place))
+        sizes.append(len(PublicModel.load(tmp_path / str(place) / "recommender").items))
+        claim = load_model(tmp_path / str(place)).privacy
+        assert claim.items == "rated"
+        assert "NOT COVERED by epsilon" in claim_sentence(claim)
+        assert claim_fields(claim)["epsilon_items"] == "rated"
+        assert PublicModel.load(tmp_path / str(place) / "recommender").about["privacy"]["items"] == "rated"
+    assert sizes[0] == sizes[1] + 1  # so the words are needed
+
+
 def test_what_sends_nothing_has_no_noise() -> None:
     assert make_model("user-mean").fit(WORLD).privacy.noise == ""
     assert make_model("mf", epochs=1).fit(WORLD).privacy.noise == ""
+    assert make_model("user-mean").fit(WORLD).privacy.items == ""

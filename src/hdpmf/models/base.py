@@ -78,7 +78,8 @@ class Model(Parameters, ABC):
         method = method_of(self)
         claim = claim_of(method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False)))
         if claim.epsilon:
-            claim = replace(claim, noise="simulated")  # made in this process, from a seed
+            # Made in this process from a seed, over the items of the ratings.
+            claim = replace(claim, noise="simulated", items="rated")
         if method is None or claim.status != "nominal":
             return claim
         from hdpmf.privacy.accounting import with_honest_cost

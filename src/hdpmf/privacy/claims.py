@@ -18,7 +18,9 @@ class PrivacyClaim:
         reason: One sentence.
         honest: For a nominal epsilon: what an observer of the training gets, from the accountant.
         noise: ``simulated`` where it came from a seed, as all of this library's does: the law is that of the claim, but
-            whoever has the seed has the noise, and the items are those that somebody rated. Nothing to publish.
+            whoever has the seed has the noise. Nothing to publish.
+        items: ``rated`` where the items are those that somebody rated, as all of this library's are: which ones there
+            are tells that somebody rated them, and epsilon does not cover that. Empty: the items were public before.
     """
 
     epsilon: float | None
@@ -27,6 +29,7 @@ class PrivacyClaim:
     reason: str
     honest: str = ""
     noise: str = ""
+    items: str = ""
 
     @property
     def worth(self) -> str:

@@ -145,6 +145,7 @@ def _answer(
     """Answer until stopped; the runs that ended with a model, and how many messages were answered."""
     from hdpmf.device.agent import DeviceAgent
     from hdpmf.device.local_model import kept_model
+    from hdpmf.device.slots import in_slots
 
     agent = DeviceAgent(store, recommender=recommender, log=note)
     ended: list[str] = []
@@ -169,7 +170,7 @@ def _answer(
                 stop.set()
         return reply
 
-    transport.serve(answer, stop)
+    transport.serve(in_slots(answer), stop)
     return ended, messages
 
 

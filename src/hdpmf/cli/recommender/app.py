@@ -10,7 +10,7 @@ import typer
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.options import DatasetName, Json
-from hdpmf.cli.shared.output import print_json, print_lines, print_table
+from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def _catalogue(
         if scale is not None or step is not None:
             raise ConfigError("--scale and --step describe a file of items; a data set of --data knows its own")
         ratings = load_dataset(data)
+        note("The items are those that somebody rated in this data set: for trials. A real catalogue: --items FILE.")
         return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
     low, high = scale or (1.0, 5.0)
     table = read_item_table(items) if items is not None else None

@@ -178,13 +178,15 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
         "epsilon_reason": claim.reason,
         "epsilon_honest": claim.honest or None,
         "epsilon_noise": claim.noise or None,  # a method's own option is called noise
+        "epsilon_items": claim.items or None,
     }
 
 
 _SIMULATED = (
-    " The noise here is SIMULATED: whoever has the seed has it, and the items are those that somebody rated. This is "
-    "to evaluate a method with, not a model to publish; a federation releases one."
+    " The noise here is SIMULATED: whoever has the seed has it. This is to evaluate a method with, not a model to "
+    "publish; a federation releases one."
 )
+_RATED = " The items are those that somebody rated: that somebody did is NOT COVERED by epsilon."
 
 
 def claim_sentence(claim: PrivacyClaim) -> str:
@@ -194,7 +196,7 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
         f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
-        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
+        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}{_RATED if claim.items else ''}"
     )
 
 
