@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 from hdpmf.cli.main import app
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.privacy.coding import sum_channels
-from hdpmf.protocol import Popularity, SumContribution
+from hdpmf.protocol import BitContribution, Gradients, Popularity, Reply, SumContribution, encode
 from hdpmf.recommender import OneRoundRecommender
 from hdpmf.recommender.item_bias import coding_of
 from hdpmf.recommender.possible import possible
 from hdpmf.secure_sum import DeviceIdentity, ToRecommender
-from hdpmf.secure_sum.messages import MaskedVector
+from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.secure_sum.messages import CHECK_BYTES, SEALED_BYTES, DealtShares, MaskedVector
 from hdpmf.secure_sum.primitives import is_identity_key, verifies
 from hdpmf.service.enrolment import read_card
 from hdpmf.service.settings import RunSettings
@@ -195,3 +196,30 @@ def test_a_score_without_weight_is_cut() -> None:
     few, many = (possible(asked, answer, users)[0] for users in (10**6, 10**9))
     assert int(few.scores.max()) == int(many.scores.max())
     assert bool(np.isfinite(OneRoundRecommender(asked).facts([few]).bias).all())
+
+
+# 17. A reply is bounded by what the run asks for.
+
+
+def test_what_the_run_asks_for_bounds_a_reply() -> None:
+    n, factors, rows = 3_000, 12, 3_000 * 7
+    sent = {
+        ("hdpmf", "messages"): Gradients(number=1, sums=np.zeros((n, factors), np.float32)),
+        ("hdpmf", "sums"): MaskedVector(session=bytes(16), words=bytes(8 * n * factors)),
+        ("hdp-sum", "sums"): MaskedVector(session=bytes(16), words=bytes(8 * (4 * n + 1))),  # all items are heads
+        ("hdp-bit", "messages"): BitContribution(
+            senders=np.zeros(rows, np.int64), items=np.zeros(rows, np.int64), units=np.ones(rows, np.int64),
+            plus=np.zeros(rows, np.int64),
+        ),
+    }  # fmt: skip
+    for (method, view), message in sent.items():
+        settings = RunSettings(method=method, view=view, minimum=3, rounds=1, factors=factors)  # type: ignore[arg-type]
+        longest = settings.longest_reply(n, [1, 7, 2])
+        body = encode_sum(message) if isinstance(message, MaskedVector) else encode(message)
+        reply = encode(Reply(run=bytes(16), number=1, part="sum" if view == "sums" else "job", body=body))
+        assert len(reply) < longest < len(reply) + (1 << 21)
+    holders = {place: bytes(SEALED_BYTES) for place in range(1024)}
+    shares = encode_sum(
+        DealtShares(session=bytes(16), sealed=holders, checks=dict.fromkeys(holders, bytes(CHECK_BYTES)))
+    )
+    assert len(shares) < RunSettings(method="hdp-sum", view="sums", minimum=3, rounds=1).longest_reply(1, [1])

@@ -20,6 +20,7 @@ import pytest
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.flower.fleet import Fleet
+from hdpmf.transport.flower.messages import record_of
 from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.flower.signing import BODY, Doorkeeper, server_name, signed_headers
 from hdpmf.transport.keys import NodeKey
@@ -45,10 +46,12 @@ Behaviour = Callable[[Fleet, threading.Event], None]
 class Town:
     """A recommender and its devices."""
 
-    def __init__(self, folder: Path, n: int) -> None:
+    def __init__(self, folder: Path, n: int, max_reply: int | None = None) -> None:
         self.keys = {f"{place:04x}": NodeKey.generate() for place in range(n)}
         roster = {name: key.public for name, key in self.keys.items()}
-        self.recommender = FlowerRecommender(folder, roster=roster, heartbeat=HEARTBEAT, max_bytes=4_000_000)
+        self.recommender = FlowerRecommender(
+            folder, roster=roster, heartbeat=HEARTBEAT, max_bytes=4_000_000, max_reply=max_reply
+        )
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
 
@@ -194,7 +197,81 @@ def test_many_light_honest_devices_are_all_heard(tmp_path: Path):
         crowd.close()
 
 
-# 17. Strangers.
+def test_nobody_replies_in_anothers_name(tmp_path: Path):
+    """An enrolled device knows another's message, and the token in it, and answers first."""
+    place = Town(tmp_path, 2)
+    name, other = place.keys
+    heard: dict[str, bytes] = {}
+
+    def exchange() -> None:
+        messages = {name: b"for the victim", other: b"for the thief"}
+        heard.update({reply.device: reply.data for reply in place.recommender.exchange(messages, 30.0)})
+
+    try:
+        with place._connected(place.keys[name]) as victim, place._connected(place.keys[other]) as thief:
+            asking = threading.Thread(target=exchange, daemon=True)
+            asking.start()
+            asked, own = victim.receive(), thief.receive()
+            assert asked is not None
+            assert own is not None
+
+            def refused(source: int, to: str | None = None) -> int:
+                """The status of a reply to the victim's message, or another, as if from this device."""
+                forged = Message(record_of(b"forged", asked.message.metadata.group_id), reply_to=asked.message)
+                forged.metadata.__dict__["_message_id"] = forged.object_id
+                proto = message_to_proto(remove_content_from_message(forged))
+                proto.metadata.src_node_id = source
+                proto.metadata.reply_to_message_id = to or proto.metadata.reply_to_message_id
+                request = PushMessagesRequest(
+                    node=thief._node,
+                    messages_list=[proto],
+                    message_object_trees=[get_object_tree(forged)],
+                    clientapp_runtime_list=[0.0],
+                )
+                with pytest.raises(httpx.HTTPStatusError) as failed:
+                    thief._client.PushMessages(request)
+                return failed.value.response.status_code
+
+            assert refused(victim._node.node_id) == 403  # in the victim's name
+            assert refused(thief._node.node_id) == 403  # in its own, to the victim's message
+            assert refused(thief._node.node_id, "0" * 64) == 403  # to nobody
+            assert refused(victim._node.node_id, own.message.metadata.message_id) == 403  # to its own, as the victim
+            whole = thief._node
+            thief._node = victim._node  # and if it says that it is the victim in all calls
+            assert refused(victim._node.node_id) == 401
+            thief._node = whole
+            victim.reply(asked, b"true")
+            thief.reply(own, b"mine")
+            asking.join(30.0)
+        assert heard == {name: b"true", other: b"mine"}
+    finally:
+        place.close()
+
+
+# 17. Strangers, and long bodies.
+
+
+def test_no_more_is_read_of_a_device_than_a_reply_can_have(tmp_path: Path):
+    place = Town(tmp_path, 1, max_reply=100_000)
+    name, key = next(iter(place.keys.items()))
+    here, path = server_name(place.recommender.authority), "/v1/fleet/push-object"
+    try:
+        with _connection(place) as wire:
+            headers = signed_headers(key, here, "POST", path, bytes(300_000)) | {
+                "host": "x",
+                "content-length": "300000",
+            }
+            lines = "".join(f"{field}: {value}\r\n" for field, value in headers.items())
+            wire.sendall(f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode())
+            wire.settimeout(5.0)
+            assert wire.recv(100).startswith(b"HTTP/1.1 413")
+        place.start(honest, name)
+        place.wait_for([name])
+        long = b"a message may be longer than a reply" + bytes(300_000)
+        assert list(place.recommender.exchange({name: long}, 5.0)) == []
+        assert place.ask([name]) == {name}
+    finally:
+        place.close()
 
 
 def test_a_stranger_is_refused_before_anything_of_its_body_is_read(town: Town):

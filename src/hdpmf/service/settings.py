@@ -16,6 +16,11 @@ from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
 from hdpmf.recommender.one_round import make_survey
 
+_NUMBERS_PER_BIT = 4
+_NUMBERS_PER_ITEM = 4  # in sums of the one-round designs: score and weight, of each label
+_SHORT_REPLY = 1 << 20
+"""Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares for 1,024 holders)."""
+
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run asks of devices. All of it is public and stays as it is until the run's end.
@@ -145,6 +150,19 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"{len(credits)} devices may collude; raise the minimum"
             )
         return left
+
+    def longest_reply(self, n_items: int, users: Collection[int]) -> int:
+        """Bytes that no honest device's reply exceeds.
+
+        Args:
+            n_items: In the catalogue.
+            users: Users behind each device of the roster.
+        """
+        if self.kind.family == "bits":
+            numbers = _NUMBERS_PER_BIT * max(users, default=1)
+        else:
+            numbers = _NUMBERS_PER_ITEM if self.one_round else self.factors
+        return _SHORT_REPLY + 8 * n_items * numbers
 
     def terms(self, catalogue: str, users: Collection[int], asked: Collection[int] | None = None) -> Terms:
         """What devices agree to.

@@ -146,6 +146,20 @@ def test_requests_have_a_length_and_it_is_bounded(length: str, status: int):
     _run(scene)
 
 
+@pytest.mark.parametrize(("length", "status"), [(500, 200), (501, 413)])
+def test_a_device_sends_no_more_than_a_reply_can_have(length: int, status: int):
+    async def play() -> None:
+        server = Server()
+        gate = Gate(server, secret=SECRET, max_bytes=1000, max_reply=500, guard=Enrolled(), check=check, known=print)
+        caller = Caller(gate, "/v1/fleet/push-object", bytes(length))
+        assert (await caller.call())[0] == status
+        assert len(caller._parts) == (status != 200)  # nothing of the body was read
+        ours = Caller(gate, "/v1/fleet/push-object", bytes(1000), **{SECRET_HEADER: SECRET})
+        assert (await ours.call())[0] == 200
+
+    asyncio.run(play())
+
+
 def test_a_question_without_patience_is_answered_at_once():
     async def scene(gate: Gate, server: Server) -> None:
         for prefer in ("", "wait=0", "wait=x", "wait=nan", "wait=-3", "respond-async"):

@@ -19,6 +19,7 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
     from hdpmf.service.folder import ServiceFolder
+    from hdpmf.service.settings import RunSettings
     from hdpmf.transport.flower.recommender import FlowerRecommender
 
 
@@ -71,9 +72,10 @@ def serve(
         settings = run_options.settings(method, options, _askable(place.enrolled, run_options.view(method)), minimum)
     else:
         note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
+    asked = place.record(unfinished).settings if settings is None and unfinished is not None else settings
     port, host = serving.metrics_port, serving.metrics_host
     counting = nullcontext() if port is None else endpoint(metrics, port, host)
-    with place.serving(), counting as port, watch(metrics) as log, _transport(place) as transport:
+    with place.serving(), counting as port, watch(metrics) as log, _transport(place, asked) as transport:
         if port is not None:
             log(f"counts for Prometheus: http://{host}:{port}/metrics")
         service = Service(place, transport, metrics=metrics, log=log)
@@ -100,16 +102,18 @@ class _Nobody:
 
 
 @contextmanager
-def _transport(place: ServiceFolder) -> Iterator[FlowerRecommender]:
+def _transport(place: ServiceFolder, asked: RunSettings | None) -> Iterator[FlowerRecommender]:
     from hdpmf.transport.flower.recommender import FlowerRecommender
 
-    config = place.config
+    config, enrolled = place.config, place.enrolled
+    most = None if asked is None else asked.longest_reply(len(place.catalogue.ids), enrolled.users.values())
     with FlowerRecommender(
         place.transport_folder,
         host=config.host,
         port=config.port,
         names=config.names,
-        roster={card.identity: card.node for card in place.enrolled.cards},
+        roster={card.identity: card.node for card in enrolled.cards},
+        max_reply=most,
     ) as transport:
         note(f"listening on {transport.address}")
         yield transport

@@ -78,6 +78,7 @@ class Gate:
         app: What is behind the door.
         secret: Opens everything.
         max_bytes: No request may be longer.
+        max_reply: Nor one of a device, where this is less.
         guard: Tells devices from strangers.
         check: Raises TransportError if a body is not the one that its headers speak of.
         known: Told the address of a connection on which a device, or who has the secret, has called.
@@ -89,6 +90,7 @@ class Gate:
         *,
         secret: str,
         max_bytes: int,
+        max_reply: int | None = None,
         guard: Guard,
         check: Callable[[Mapping[bytes, bytes], bytes], None],
         known: Callable[[Any], None],
@@ -96,6 +98,7 @@ class Gate:
         self._app = app
         self._secret = secret.encode("ascii")
         self._max_bytes = max_bytes
+        self._max_reply = max_bytes if max_reply is None else min(max_reply, max_bytes)
         self._guard = guard
         self._check = check
         self._known = known
@@ -121,7 +124,7 @@ class Gate:
         length = headers.get(b"content-length", b"0" if scope["method"] in ("GET", "HEAD") else b"")
         if not length.isdigit() or len(length) > 12:
             await _refuse(send, 411)
-        elif int(length) > (self._max_bytes if ours or path == _LONG else ENVELOPE):
+        elif int(length) > (self._max_bytes if ours else self._max_reply if path == _LONG else ENVELOPE):
             await _refuse(send, 413)
         elif ours:
             self._known(scope.get("client"))

@@ -90,6 +90,7 @@ class FlowerRecommender:
         roster: Public node key of every enrolled device, by its roster name.
         heartbeat: Seconds; devices may not ask for signs of life more often.
         max_bytes: The size limit, both ways.
+        max_reply: Of replies, where what is asked for is shorter: more of a device's body is not read.
 
     Attributes:
         authority: What devices need to trust this recommender (PEM).
@@ -106,12 +107,14 @@ class FlowerRecommender:
         roster: Mapping[str, str] | None = None,
         heartbeat: float = HEARTBEAT,
         max_bytes: int = MAX_BYTES,
+        max_reply: int | None = None,
     ) -> None:
         self._folder = folder
         self._host = host
         self.port = port
         self._heartbeat = heartbeat
         self._max_bytes = max_bytes
+        self._max_reply = max_bytes if max_reply is None else min(max_reply, max_bytes)
         self._keys: dict[str, str] = {}
         self._certificates = ensure_certificates(folder / "tls", names)
         self.authority = self._certificates.authority.read_bytes()
@@ -170,7 +173,7 @@ class FlowerRecommender:
 
     def _exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         try:
-            yield from exchange_over(self._connected(), self._nodes(), messages, deadline, self._max_bytes)
+            yield from exchange_over(self._connected(), self._nodes(), messages, deadline, self._max_reply)
         except TransportError as error:
             _log.warning("an exchange was cut short: %s", error)
             self._give_up_link()
@@ -214,6 +217,7 @@ class FlowerRecommender:
                     key=str(self._certificates.key),
                     authority=str(self._certificates.authority),
                     max_bytes=self._max_bytes + ENVELOPE,
+                    max_reply=self._max_reply + ENVELOPE,
                     shortest_heartbeat=self._heartbeat,
                 )
                 self.superlink = SuperLink(self._folder, settings)

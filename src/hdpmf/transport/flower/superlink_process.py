@@ -36,6 +36,7 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         key: File with its secret key.
         authority: File with the certificate of the recommender's authority, by which devices name it.
         max_bytes: No request may be longer.
+        max_reply: Nor one of a device, where this is less.
         shortest_heartbeat: Seconds; devices may not ask for signs of life more often.
         secret: What opens the parts that are not for devices.
     """
@@ -46,6 +47,7 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     key: str
     authority: str
     max_bytes: int
+    max_reply: int
     shortest_heartbeat: float
     secret: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(32))
 
@@ -69,6 +71,7 @@ def main() -> None:
         superlink,
         secret=settings.secret,
         max_bytes=settings.max_bytes,
+        max_reply=settings.max_reply,
         guard=Doorkeeper(server_name(Path(settings.authority).read_bytes()), superlink.is_enrolled),
         check=check_body,
         known=visitors.is_known,
