@@ -95,6 +95,8 @@ def test_what_is_recorded_is_what_ran(call: Call, files: tuple[Path, Path]) -> N
     sums = call("evaluate", "hdp-sum", "--design", "S", *source).json
     assert sums["design"] == "S"
     assert not {"factors", "lr", "reg", "epochs", "solver", "h", "noise"} & sums.keys()
+    once = call("evaluate", "hdpmf", "--epochs", 1, "--noise", "once", *source).json
+    assert (once["noise"], once["epsilon_noise"]) == ("once", "simulated")
 
 
 def test_known_options_have_one_flag_each() -> None:
