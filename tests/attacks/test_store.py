@@ -119,6 +119,14 @@ def test_flipped_bytes_do_not_give_more_to_spend(path: Path) -> None:
     assert noticed > 100
 
 
+@pytest.mark.parametrize("header", ["NULL", "-3", "70000000000", "'text'", "x'c1'"])
+def test_a_header_of_any_type_is_an_error_of_ours(path: Path, passphrase: str | None, header: str) -> None:
+    insert = f"INSERT INTO settings VALUES ('header', {header})"
+    change(path, "DROP TABLE settings", "CREATE TABLE settings (name, sealed)", insert)
+    with pytest.raises(StorageError, match="header"):
+        DeviceStore.open(path, passphrase=passphrase)
+
+
 def test_a_file_does_not_pass_for_one_of_an_older_version(path: Path, passphrase: str | None) -> None:
     change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
     with pytest.raises(StorageError, match="tampered" if passphrase else "old copy"):

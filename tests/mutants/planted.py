@@ -25,6 +25,11 @@ _CSV = "tests/unit/paper/test_report_files.py::test_csv_has_every_cell_in_full"
 _SAVED = "tests/unit/models/test_files.py::test_what_is_claimed_is_in_the_file_word_for_word[hdpmf]"
 _SEEDS = "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_split_and_noise_of_its_own"
 _MADE = "tests/unit/device/test_crashes.py::test_killed_while_it_is_made[plain]"
+_STORE = "tests/attacks/test_store.py"
+_FINER = (
+    "tests/unit/privacy/test_released.py::"
+    "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
+)
 
 PLANTED = (
     Planted("a survey may count on all users", "device/survey.py", "survey.contributors > terms.sharing",
@@ -94,6 +99,20 @@ PLANTED = (
     Planted("one privacy seed for all runs", "experiments/expand.py", "Privacy(_wishes(experiment, x), seed)",
             "Privacy(_wishes(experiment, x), experiment.seeds[0])", (_SEEDS,)),
     Planted("a store made by halves", "device/store.py",
-            "with database.transaction():\n                database.lay_tables()",
-            "if True:\n                database.lay_tables()", (_MADE,)),
+            "with database.transaction():\n                database.lay_tables(vault)",
+            "if True:\n                database.lay_tables(vault)", (_MADE,)),
+    Planted("rows of a store not compared with its head", "device/tally.py",
+            'if total.to_bytes(_BYTES, "big") != head.total:', "if False:", (_STORE,)),
+    Planted("an old copy of a store is taken", "device/tally.py",
+            "counted is not None and commits < counted", "False", (_STORE,)),
+    Planted("a store without its counter is taken", "device/tally.py",
+            "if counted is None and spent:", "if False:", (_STORE,)),
+    Planted("a new encrypted store passes for an old one", "device/database.py",
+            "if not vault.before_heads:", "if False:", (_STORE,)),
+    Planted("a finer table's values are kept", "privacy/sampling/shares.py",
+            "np.flatnonzero(result >= table.length)", "np.flatnonzero(result == table.length)", (_FINER,)),
+    Planted("answers leave when they are ready", "cli/device/join.py", "transport.serve(in_slots(answer), stop)",
+            "transport.serve(answer, stop)", ("tests/attacks/test_times.py",)),
+    Planted("another authority is pinned", "cli/device/join.py", "before is not None and before != authority",
+            "False", ("tests/attacks/test_pinning.py",)),
 )  # fmt: skip

@@ -51,9 +51,9 @@ def write_header(database: Database, vault: Vault) -> None:
 def read_header(database: Database) -> bytes:
     """How the file's vault is opened."""
     rows = database.execute("SELECT sealed FROM settings WHERE name = ?", (_HEADER,))
-    if not rows:
+    if not rows or not isinstance(rows[0][0], bytes):  # a damaged file has values of any type
         raise StorageError(f"{database.path} has no header: it is damaged")
-    return bytes(rows[0][0])
+    return rows[0][0]
 
 
 def _place(name: str) -> bytes:

@@ -124,8 +124,10 @@ class RowTally:
                 + NEWEST.format(counter=self._counter.name)
             )
         self.refuse_old(head.commits, counted, spent=bool(spent), old_copy=old_copy)
-        if counted != head.commits:
+        if counted is None or head.commits < counted:
             self._write_counter(head.commits)
+        else:
+            self._count(head.commits)
 
     def refuse_old(self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False) -> None:
         """Refuse a file with fewer commits than were counted, or one that has spent and that nobody has counted."""
