@@ -43,12 +43,14 @@ class Task(msgspec.Struct, frozen=True):
         files: Where the user's files are, by checksum.
         imports: Modules that register methods.
         starter: The process that started this; in any other one, Ctrl-C is left to it.
+        listed: Ids of the runs whose lists are to be measured, which takes longer than many a fit.
     """
 
     runs: tuple[Run, ...]
     files: Mapping[str, str] = {}
     imports: tuple[str, ...] = ()
     starter: int = 0
+    listed: frozenset[str] = frozenset()
 
 
 def do_task(task: Task) -> list[Result]:
@@ -57,7 +59,7 @@ def do_task(task: Task) -> list[Result]:
         _become_worker(task.starter)
     for module in task.imports:
         import_module(module)
-    return [do_run(run, task.files) for run in task.runs]
+    return [do_run(run, task.files, run.id in task.listed) for run in task.runs]
 
 
 @cache
@@ -77,7 +79,7 @@ def _end_with(starter: int) -> None:
     os._exit(1)
 
 
-def do_run(run: Run, files: Mapping[str, str]) -> Result:
+def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
     """Fit and score. Divergence and our own errors are results too."""
     started = now()
     claim: StoredClaim | None = None
@@ -88,7 +90,7 @@ def do_run(run: Run, files: Mapping[str, str]) -> Result:
         weights = weights_of(run, train)
         begin = time.perf_counter()
         model.fit(train, weights)
-        metrics = measured(run, model, train, test, time.perf_counter() - begin)
+        metrics = measured(model, train, test, time.perf_counter() - begin, with_lists)
     except HdpmfError as error:
         return finished(run, started, claim, error=error)
     return finished(run, started, claim, metrics)
@@ -116,10 +118,12 @@ def finished(
     )
 
 
-def measured(run: Run, model: Model, train: Ratings, test: Ratings, fit_seconds: float) -> dict[str, float | int]:
+def measured(
+    model: Model, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
+) -> dict[str, float | int]:
     """What is written down about a fitted model."""
     metrics = {"fit_seconds": round(fit_seconds, 4)} | score(model, train, test)
-    return metrics | lists(model, test) if run.stage == "evaluation" else metrics
+    return metrics | lists(model, test) if with_lists else metrics
 
 
 def claim_of(model: Model) -> StoredClaim:

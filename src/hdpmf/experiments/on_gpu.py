@@ -28,15 +28,17 @@ def can_go_together(run: Run) -> bool:
     return model_of(run)._mechanism().sends_fitted_vectors
 
 
-def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int) -> Iterator[Result]:
+def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]) -> Iterator[Result]:
     """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on ``n_jobs`` threads."""
     ordered = sorted(runs, key=_data)
     with ThreadPoolExecutor(n_jobs) as measuring:
         for _, same in groupby(ordered, key=_data):
-            yield from _do_data(list(same), files, measuring)
+            yield from _do_data(list(same), files, measuring, listed)
 
 
-def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor) -> Iterator[Result]:
+def _do_data(
+    runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor, listed: frozenset[str]
+) -> Iterator[Result]:
     started, host = now(), {"gpu": explain()}
     # Kept by what they are made from: what trains together must share its ratings, not have equal ones.
     parts: dict[bytes, tuple[Ratings, Ratings]] = {}
@@ -61,7 +63,7 @@ def _do_data(runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoo
     def measure(number: int, seconds: float) -> Result:
         run, claim, fit, test = prepared[number]
         try:
-            metrics = measured(run, fit.model, fit.train, test, seconds)
+            metrics = measured(fit.model, fit.train, test, seconds, run.id in listed)
         except HdpmfError as error:
             return finished(run, started, claim, error=error, host=host)
         return finished(run, started, claim, metrics, host=host)

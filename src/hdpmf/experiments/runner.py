@@ -123,9 +123,13 @@ def run_experiments(
                 progress.stage(name, missing, len(runs) - len(missing))
             together = [run for run in missing if can_go_together(run)] if on_gpu else []
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
-            tasks = [Task(tuple(group), places_of_files, imports, os.getpid()) for group in tasks_of(alone)]
+            listed = _listed(experiments, store.results())
+            tasks = [
+                Task(tuple(group), places_of_files, imports, os.getpid(), listed & {run.id for run in group})
+                for group in tasks_of(alone)
+            ]
             for result in chain(
-                do_together(together, places_of_files, jobs(n_jobs)),
+                do_together(together, places_of_files, jobs(n_jobs), listed),
                 chain.from_iterable(_in_parallel(tasks, jobs(n_jobs), backend)),
             ):
                 store.add(result)
@@ -160,9 +164,15 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
     return list(runs.values())
 
 
+def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
+    """The evaluation runs whose lists are shown: those of tables."""
+    shown = (experiment for experiment in experiments if experiment.lists)
+    return frozenset(run.id for run in final_runs(shown, results))
+
+
 def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:
     """Those of ``runs`` that have no result, or none that says all that these experiments show."""
-    listed = {run.id for run in final_runs((experiment for experiment in experiments if experiment.lists), results)}
+    listed = _listed(experiments, results)
     return [run for run in runs if run.id not in results or not results[run.id].suffices(lists=run.id in listed)]
 
 
