@@ -72,9 +72,8 @@ def main() -> None:
         spread = f"({statistics.stdev(ndcg):.4f})" if len(ndcg) > 1 else ""
         size = of_way[0]["bytes"]
         held = "" if size is None else f"{size / 1e6:.2f} MB"
-        print(
-            f"{way:22} {statistics.mean(ndcg):.4f} {spread} {statistics.mean(row['recall'] for row in of_way):.4f}  {held}"
-        )
+        recall = statistics.mean(row["recall"] for row in of_way)
+        print(f"{way:22} {statistics.mean(ndcg):.4f} {spread} {recall:.4f}  {held}")
 
 
 if __name__ == "__main__":
