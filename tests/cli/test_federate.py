@@ -134,7 +134,7 @@ def test_the_demos_recommender_is_told_every_setting(
 
     monkeypatch.setattr(demo, "run_demo", stop)
     monkeypatch.setattr(Service, "begin", stop)
-    monkeypatch.setattr(serve, "_transport", lambda place: nullcontext(InProcessNetwork({})))
+    monkeypatch.setattr(serve, "_transport", lambda place, settings: nullcontext(InProcessNetwork({})))
     (tmp_path / "items.csv").write_text("item,title\n1,One\n2,Two\n")
     assert call("recommender", "init", tmp_path / "r", "--items", tmp_path / "items.csv").code == 0
     assert call("recommender", "enroll", tmp_path / "r", card(tmp_path, 1)).code == 0
