@@ -8,6 +8,7 @@ import pytest
 
 from hdpmf import PrivacySpec, load_dataset, load_split, make_model
 from hdpmf.errors import DivergedError
+from hdpmf.methods import METHODS
 
 pytestmark = pytest.mark.paper
 
@@ -27,7 +28,8 @@ def mean_mse(split, method, seeds=5, **params):
     errors = []
     for seed in range(seeds):
         weights = PrivacySpec().draw(train, rng=seed)
-        model = make_model(method, n_factors=10, reg=0.01, rng=seed, **params).fit(train, weights)
+        shared = METHODS[method].own(n_factors=10, reg=0.01, rng=seed)
+        model = make_model(method, **shared, **params).fit(train, weights)
         errors.append(model.score(test)["mse"])
     return float(np.mean(errors))
 

@@ -3,6 +3,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_what_is_claimed_is_in_the_file_word_for_word(name, split, weights, tmp_
     model = make_model(name, **METHODS[name].own(**QUICK)).fit(split[0], weights)
     model.save(tmp_path / "m")
     claim, said = model.privacy, PublicModel.load(tmp_path / "m" / "recommender").about["privacy"]
-    assert said == {name: getattr(claim, name) for name in ("epsilon", "status", "view", "reason", "honest", "noise")}
+    assert said == asdict(claim)
     assert bool(said["honest"]) == (claim.status == "nominal")
 
 
