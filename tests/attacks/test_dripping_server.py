@@ -17,6 +17,8 @@ from hdpmf.transport.flower.device import FlowerDevice
 from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.keys import NodeKey
 
+pytestmark = pytest.mark.slow  # each waits seconds for a device to give up
+
 with needs_flower():
     from flwr.proto.fleet_pb2 import ActivateNodeResponse
 
