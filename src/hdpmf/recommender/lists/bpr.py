@@ -15,7 +15,7 @@ from numba import njit
 from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.recommender.lists.ease import STRENGTH, compress, item_item
 from hdpmf.recommender.lists.presence import Presence
-from hdpmf.recommender.lists.stopping import best_epoch
+from hdpmf.recommender.lists.stopping import train_to_best
 
 _SLOPE = 10.0  # scores of EASE are below 1; pairs are told apart by the logistic of this times their difference
 
@@ -36,13 +36,7 @@ def train_bpr(
     def states(pairs: Presence) -> PairwiseTraining:
         return PairwiseTraining(pairs, rank, learning_rate, reg, negatives, seed, strength)
 
-    chosen = best_epoch(presence, states, epochs, seed)
-    trainer = states(presence)
-    for _ in range(chosen):
-        trainer.epoch()
-    model = trainer.model()
-    model.about.update(epochs=chosen)
-    return model
+    return train_to_best(presence, states, epochs, seed)
 
 
 class PairwiseTraining:

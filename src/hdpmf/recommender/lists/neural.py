@@ -13,7 +13,7 @@ import numpy as np
 from hdpmf.errors import MissingExtraError
 from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.recommender.lists.presence import Presence
-from hdpmf.recommender.lists.stopping import best_epoch
+from hdpmf.recommender.lists.stopping import train_to_best
 
 
 def train_neural(
@@ -33,13 +33,7 @@ def train_neural(
     def states(pairs: Presence) -> AutoencoderTraining:
         return AutoencoderTraining(pairs, hidden, dropout, learning_rate, reg, batch, on, seed)
 
-    chosen = best_epoch(presence, states, epochs, seed)
-    trainer = states(presence)
-    for _ in range(chosen):
-        trainer.epoch()
-    model = trainer.model()
-    model.about.update(epochs=chosen)
-    return model
+    return train_to_best(presence, states, epochs, seed)
 
 
 class AutoencoderTraining:

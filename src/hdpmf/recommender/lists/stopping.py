@@ -26,6 +26,17 @@ class Training(Protocol):
         """As devices would get it now."""
 
 
+def train_to_best(presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int) -> ListModel:
+    """The model of all pairs after as many epochs as are best for pairs held out."""
+    chosen = best_epoch(presence, begin, epochs, seed)
+    training = begin(presence)
+    for _ in range(chosen):
+        training.epoch()
+    model = training.model()
+    model.about.update(epochs=chosen)
+    return model
+
+
 def best_epoch(presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int) -> int:
     """After how many epochs lists of pairs held out are best; it ends early when they stop getting better."""
     train, held = presence.hold_out(HELD_OUT, seed)
