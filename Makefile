@@ -6,8 +6,9 @@ JOBS ?= auto
 
 # Errors only: pip's own warnings say nothing about hdpmf.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
-# Every test process has its core: libraries must not start threads for all the others' cores as well.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
+# Every test process has its core: libraries must not start threads for all the others' cores as well. Bytecode is kept:
+# tests start hundreds of interpreters.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 .PHONY: help demo format check test lint bench soak mutants clean
 

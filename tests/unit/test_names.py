@@ -12,7 +12,11 @@ import pytest
 import hdpmf
 
 SOURCE = Path(hdpmf.__file__).parent
-TREES = {path.relative_to(SOURCE): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    return {path.relative_to(SOURCE): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def classes_of_one_name(trees: dict[Path, ast.Module]) -> dict[str, list[str]]:
@@ -35,12 +39,12 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def test_no_two_public_classes_share_a_name():
-    assert classes_of_one_name(TREES) == {}
+def test_no_two_public_classes_share_a_name(trees: dict[Path, ast.Module]):
+    assert classes_of_one_name(trees) == {}
 
 
-def test_no_variable_is_called_one():
-    places = [f"{path}:{line}" for path, tree in TREES.items() for name, line in bound_names(tree) if name == "one"]
+def test_no_variable_is_called_one(trees: dict[Path, ast.Module]):
+    places = [f"{path}:{line}" for path, tree in trees.items() for name, line in bound_names(tree) if name == "one"]
     assert places == [], "name what it is"
 
 

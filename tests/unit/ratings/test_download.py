@@ -49,7 +49,7 @@ def serve(whole: bytes) -> Iterator[Serve]:
                 """Keep the test's output clean."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # seconds between looks at shutdown
         thread.start()
         servers.append((server, thread))
         return f"http://127.0.0.1:{server.server_port}/ml-100k.zip"

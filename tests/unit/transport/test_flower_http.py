@@ -43,7 +43,7 @@ class _Hostile(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Hostile) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))  # seconds between looks at shutdown
         thread.start()
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()
