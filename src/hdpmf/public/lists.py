@@ -53,13 +53,18 @@ class Bytes:
         return self.whole.nbytes + self.unit.nbytes
 
 
+def _positions(n_items: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest whole numbers that count so many items."""
+    return np.uint16 if n_items <= 1 << 16 else np.uint32
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Entries:
     """Some single entries of an item-item matrix, by the item that they are an input of.
 
     Attributes:
         start: Where each item's entries begin.
-        items: The items that they are for.
+        items: The items that they are for, in 2 bytes each where the catalogue allows it.
         whole: Their values, whole numbers from -127 to 127.
         unit: One for all.
     """
@@ -72,7 +77,7 @@ class Entries:
     @classmethod
     def none(cls, n_items: int) -> Entries:
         """No entries."""
-        return cls(np.zeros(n_items + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int8), 1.0)
+        return cls(np.zeros(n_items + 1, np.int32), np.zeros(0, _positions(n_items)), np.zeros(0, np.int8), 1.0)
 
     @classmethod
     def largest(cls, matrix: np.ndarray, per_column: int) -> Entries:
@@ -85,7 +90,7 @@ class Entries:
         values = matrix[rows, columns]
         unit = float(max(np.abs(values).max(initial=0.0), 1e-30) / 127.0)
         start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int32)
-        return cls(start, columns.astype(np.int32), np.rint(values / unit).astype(np.int8), unit)
+        return cls(start, columns.astype(_positions(n)), np.rint(values / unit).astype(np.int8), unit)
 
     def add(self, scores: np.ndarray, items: np.ndarray, inputs: np.ndarray) -> None:
         """Add what these inputs give to the scores."""

@@ -47,6 +47,13 @@ def test_compression_costs_less_the_more_it_keeps():
     ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.02 * np.abs(exact).max()
+    costs = [train_list_model("ease", PRESENCE, rank=rank, per_item=8).about["compression"] for rank in (4, 59)]
+    assert costs[0]["score_error"] > costs[1]["score_error"] > 0.0
+    assert costs[0]["kept_of_ten"] < costs[1]["kept_of_ten"] <= 10.0
+    small = compress(whole, 59, 8)
+    scores = PRESENCE.matrix @ whole.matrix
+    off = np.linalg.norm(small.many(PRESENCE.matrix) - scores) / np.linalg.norm(scores)
+    assert costs[1]["score_error"] == pytest.approx(off, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", LIST_MODELS)
@@ -148,6 +155,18 @@ def test_the_largest_entries_of_each_column_are_kept():
     scores = np.zeros(5)
     Entries.largest(matrix, 2).add(scores, np.arange(5), np.ones(5))
     assert scores == pytest.approx(matrix[3:].sum(axis=0), rel=0.02)
+
+
+def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():
+    start = np.zeros(WORLD.n_items + 1, np.int32).nbytes
+    assert Entries.largest(item_item(PRESENCE).matrix, 10).n_bytes == start + 3 * 10 * WORLD.n_items
+    assert Entries.none(1 << 16).items.dtype == np.uint16
+    assert Entries.none((1 << 16) + 1).items.dtype == np.uint32
+    # What is promised for ML-1M: 3,706 items, rank 128, ten entries each, 1.1 MB.
+    n, rank = 3706, 128
+    entries = Entries(np.zeros(n + 1, np.int32), np.zeros(10 * n, np.uint16), np.zeros(10 * n, np.int8), 1.0)
+    matrix = Bytes(np.zeros((n, rank), np.int8), np.zeros(rank, np.float32))
+    assert ListModel("linear", matrix, matrix, entries, *map(np.float32, ([0] * rank, [0] * n))).n_bytes < 1_100_000
 
 
 @pytest.mark.parametrize(
