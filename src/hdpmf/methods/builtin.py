@@ -10,6 +10,7 @@ from hdpmf.methods.configurations import (
     HDPMFOptions,
     ListOptions,
     NoOptions,
+    PopularityOptions,
     PrivateFactorizationOptions,
     SampledOptions,
     SumOptions,
@@ -357,6 +358,39 @@ GLOBAL_MEAN = Method(
     colour="#8c8f94",
 )
 
+PRIVATE_POPULAR = Method(
+    name="private-popular",
+    label="Most popular, private",
+    summary="what most people rated, counted by one secure sum; lists only, epsilon is proved where only sums are seen",
+    family="sums",
+    estimator="hdpmf.models.lists:PrivatePopular",
+    configuration=PopularityOptions,
+    accounting="counts",
+    plain=Form(
+        claims={
+            "messages": replace(_SUM_ALONE, sees="every device's weights, item by item, almost without noise"),
+            "sums": Claim(
+                status="proved",
+                against=_SUMS,
+                reason="every rating's weight enters one sum once, with discrete Laplace noise; values are not in it",
+                sees="one sum over devices, for every item the weights of all users together, with noise that nobody "
+                "holds alone; not which items a device rated, nor how; and which devices took part",
+                value=0.0,
+                presence=1.0,
+                needs=_ROSTER + _ENOUGH,
+            ),
+        },
+        sent="For every item of the catalogue one whole number, once, and only into a secure sum over all users: the "
+        "rating's privacy weight, with noise of which every user adds a share.",
+        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
+        "noise was divided among. What a rating says is in nothing that is sent.",
+        rounds=1,
+        sums=1,
+    ),
+    headline="sums",
+    lists_only=True,
+)
+
 _PAIRS_SEEN = "all pairs of user and item"
 
 
@@ -376,6 +410,7 @@ def _yardstick(name: str, label: str, summary: str, estimator: str) -> Method:
 
 
 LISTS = (
+    PRIVATE_POPULAR,
     _yardstick("most-popular", "Most popular", "what most people rated, for everyone", "MostPopular"),
     _yardstick("item-knn", "Item kNN", "what goes with what one has rated", "ItemKNN"),
     _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE"),

@@ -197,6 +197,17 @@ class BitOptions(OneRoundOptions):
 
 
 @dataclass(eq=False, repr=False)
+class PopularityOptions:
+    """How often items are chosen, released once."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
 class ListOptions(Placement):
     """A model for lists alone."""
 

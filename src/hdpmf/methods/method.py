@@ -48,6 +48,11 @@ class Claim:
     pure: bool = True
     needs: str = ""
 
+    @property
+    def about(self) -> Literal["value", "presence"]:
+        """What its epsilon is the cost of: of presence only where values are in nothing that is sent."""
+        return "presence" if self.value == 0 and self.presence else "value"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
@@ -156,7 +161,7 @@ class Method:
         """The designs that its surveys may have, as the protocol names them; none where it asks no survey."""
         if self.family == "bits":
             return ("L",)
-        return self.options["design"].choices if self.family == "sums" else ()
+        return self.options["design"].choices if "design" in self.options else ()
 
     @property
     def is_baseline(self) -> bool:

@@ -4,7 +4,7 @@ from hdpmf.models.base import Model, Recommendation
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
-from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists
+from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists, PrivatePopular
 from hdpmf.models.methods import make_model
 from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.models.training import EpochRecord
@@ -29,6 +29,7 @@ __all__ = [
     "MostPopular",
     "NeuralLists",
     "Prior",
+    "PrivatePopular",
     "Recommendation",
     "UserMean",
     "load_model",

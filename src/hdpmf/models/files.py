@@ -25,7 +25,7 @@ from hdpmf.files import new_folder
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
-from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListYardstick, MostPopular, NeuralLists
+from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListsOnly, MostPopular, NeuralLists, PrivatePopular
 from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
 from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord
@@ -44,7 +44,7 @@ _CLASSES: dict[str, type[Model]] = {
     kind.__name__: kind
     for kind in (
         *(MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
-        *(MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
+        *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
     )
 }
 _PRIVATE_PARAMETERS = ("rng",)
@@ -88,7 +88,7 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
-        if isinstance(model, HDPBit | ListYardstick) and (root / "recommender" / LIST_FACTS).exists():
+        if isinstance(model, HDPBit | ListsOnly) and (root / "recommender" / LIST_FACTS).exists():
             model.lists_ = ListModel.read(root / "recommender")
         if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
             model.release_ = Release.load(root / "recommender" / _RELEASE)

@@ -1,4 +1,4 @@
-"""Yardsticks for lists: models that order items and are not private. They are trained on who rated what, in the clear.
+"""Yardsticks for lists: what people choose most, released privately, and models that are trained in the clear.
 
 They do not say how much somebody would like an item: a predicted rating is the user's own mean.
 """
@@ -12,34 +12,100 @@ from typing import ClassVar, Self
 import numpy as np
 
 from hdpmf.methods import check
-from hdpmf.methods.configurations import ListOptions
+from hdpmf.methods.configurations import ListOptions, PopularityOptions
 from hdpmf.models.base import Callback
 from hdpmf.models.baselines import Baseline
-from hdpmf.privacy.sampling import seed_of
+from hdpmf.privacy.coding import POPULARITY_SCALE
+from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.public.lists import ListModel
 from hdpmf.ratings import Ratings
-from hdpmf.recommender.lists import Presence, train_list_model
+from hdpmf.ratings.item_features import fingerprint
+from hdpmf.recommender.labels import estimated_popularity
+from hdpmf.recommender.lists import Presence, popular_lists, train_list_model
+from hdpmf.recommender.one_round import make_survey
 from hdpmf.shard.choosing import heights
+from hdpmf.shard.contribution import OneRoundShard
 
 
 @dataclass(eq=False, repr=False)
-class ListYardstick(ListOptions, Baseline):
+class ListsOnly(Baseline):
+    """A model that orders items and predicts no ratings of its own.
+
+    Attributes:
+        lists_: What devices would get.
+    """
+
+    can_rank: ClassVar[bool] = True
+
+    lists_: ListModel = field(init=False)
+
+    def _candidates(self) -> np.ndarray:
+        return self._ever_rated()
+
+    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+        return self.lists_.many(heights(self.devices_, users))
+
+
+@dataclass(eq=False, repr=False)
+class PrivatePopular(PopularityOptions, ListsOnly):
+    """What most people rated, for everyone, from counts with noise: what any private list has to beat.
+
+    It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes into how much
+    weight each item has: a rating's presence costs W_ij * epsilon where only sums over users are seen, its value
+    nothing.
+
+    Args:
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    def fit(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        validation: Ratings | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Release the counts; without weights every rating has weight 1. Validation and callbacks are not needed."""
+        check(self)
+        super().fit(train)
+        catalogue = fingerprint(train.items, None)
+        survey = make_survey(
+            "A",
+            # That round has one part in POPULARITY_SCALE of a survey's epsilon; here it has all.
+            self.epsilon * POPULARITY_SCALE,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=catalogue,
+            contributors=train.n_users,
+            labels=True,
+        )
+        shard = OneRoundShard(
+            train,
+            PrivacyWeights.uniform(train) if weights is None else weights,
+            SeededNoise(seed_of(self.rng), stream=3),
+            epsilon=survey.epsilon,
+            catalogue=catalogue,
+            simulation=True,
+        )
+        shard.accept(survey)
+        self.lists_ = popular_lists(estimated_popularity(survey, [shard.count()]))
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class ListYardstick(ListOptions, ListsOnly):
     """A model for lists without privacy.
 
     Args:
         on: ``cpu``, ``gpu`` or ``auto``, for the neural one.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
-
-    Attributes:
-        lists_: What devices would get.
     """
 
     kind: ClassVar[str] = ""
-    can_rank: ClassVar[bool] = True
-
-    lists_: ListModel = field(init=False)
 
     def fit(
         self,
@@ -55,12 +121,6 @@ class ListYardstick(ListOptions, Baseline):
         presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.lists_ = train_list_model(self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on)
         return self
-
-    def _candidates(self) -> np.ndarray:
-        return self._ever_rated()
-
-    def _list_scores(self, users: np.ndarray) -> np.ndarray:
-        return self.lists_.many(heights(self.devices_, users))
 
 
 class MostPopular(ListYardstick):

@@ -47,5 +47,5 @@ def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> 
     if method is None:
         return PrivacyClaim(None, "none", "everything", "it is not registered as a method, so nothing is claimed")
     claim = method.claim(labels=labels)
-    stated = None if claim.status == "none" else 0.0 if claim.value == 0 else epsilon
+    stated = None if claim.status == "none" else 0.0 if claim.value == 0 and not claim.presence else epsilon
     return PrivacyClaim(stated, claim.status, claim.against, claim.reason)

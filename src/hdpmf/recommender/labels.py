@@ -56,8 +56,7 @@ def make_grouping(
 
     The score adds up features by ``weights`` and the centred logarithm of an item's weight.
     """
-    released = _released(survey, answers)
-    known = deconvolve(released, POPULARITY_SCALE / survey.epsilon).size_biased
+    released, known = _released(survey, answers), estimated_popularity(survey, answers)
     score = features @ np.asarray(weights) + popularity_weight * np.log(np.maximum(known, 0.3))
     # Centred where ratings are; beyond one standard deviation a score says no more.
     counts = np.maximum(known, 1e-6)
@@ -67,6 +66,11 @@ def make_grouping(
         scores=np.rint(SCORE_UNITS * np.clip(score, -1.0, 1.0)).astype(np.int64),
         heads=np.flatnonzero(released >= HEAD_WEIGHT / survey.epsilon).astype(np.int64),
     )
+
+
+def estimated_popularity(survey: Survey, answers: Sequence[Popularity]) -> np.ndarray:
+    """How much weight each item has, from what devices counted first."""
+    return deconvolve(_released(survey, answers), POPULARITY_SCALE / survey.epsilon).size_biased
 
 
 def facts_from_labels(

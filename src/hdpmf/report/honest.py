@@ -53,7 +53,8 @@ def view_words(charged: Cost) -> str:
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
     """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant does not know."""
     try:
-        return cost(_setting(content, cell), view_of(cell.method), n_raters=RATERS, delta=DELTA)
+        setting, about = _setting(content, cell), METHODS[cell.method].claim().about
+        return cost(setting, view_of(cell.method), neighbours=about, n_raters=RATERS, delta=DELTA)
     except (ConfigError, PrivacyError):
         return None  # a method of the user's own: nothing is known about what it sends
 
@@ -88,7 +89,11 @@ def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
     ratings = max(round(facts["ratings"] / facts["users"]), 1)
     setting = _setting(content, cell)
     weight = [float(facts["mean_weight"])] * ratings
-    return ratings, cost(setting, view_of(cell.method), unit="user", weight=weight, n_raters=RATERS, delta=DELTA)
+    about = METHODS[cell.method].claim().about
+    whole = cost(
+        setting, view_of(cell.method), unit="user", neighbours=about, weight=weight, n_raters=RATERS, delta=DELTA
+    )
+    return ratings, whole
 
 
 def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[str, Any]) -> float | None:

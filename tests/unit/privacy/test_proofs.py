@@ -15,7 +15,7 @@ import pytest
 from hdpmf.methods import METHODS
 from hdpmf.models import make_model
 from hdpmf.privacy.accounting import VIEWS, cost
-from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels
+from hdpmf.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
 from hdpmf.ratings import RatingScale
 
@@ -39,7 +39,7 @@ PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved
 
 
 def test_the_methods_that_claim_a_guarantee_are_these() -> None:
-    assert set(PROVED) == {"hdp-sum", "hdp-bit", "hdpmf-paid", "user-mean"}
+    assert set(PROVED) == {"hdp-sum", "hdp-bit", "hdpmf-paid", "private-popular", "user-mean"}
 
 
 @pytest.mark.parametrize("method", PROVED)
@@ -103,6 +103,7 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "presence_factor_labels": lambda _: cost("hdp-sum", "sums", labels=True, neighbours="presence").pure,
     "share_e1": lambda _: float(sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost),
     "share_em": lambda _: float(_total_cost()),
+    "popularity_share": lambda _: float(_popularity_cost()),
     "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,
     "soft_value_step": lambda _: make_coding("soft", STARS, 1.0).value_step,
     "soft_presence_step": lambda _: make_coding("soft", STARS, 1.0).presence_step,
@@ -114,6 +115,14 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
     "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,
 }
+
+
+def _popularity_cost() -> float:
+    """Of the first round with labels at POPULARITY_SCALE times epsilon 1, per weight."""
+    coding = make_coding("auto", STARS, POPULARITY_SCALE)
+    counted = sum_channels("A", coding, POPULARITY_SCALE, labels=True).popularity
+    assert counted is not None
+    return float(counted.presence_cost)
 
 
 def _total_cost() -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hdpmf.methods import method_named
 from hdpmf.privacy.accounting.costs import DELTA, Cost, cost
 from hdpmf.privacy.accounting.setting import Setting
 from hdpmf.privacy.weights import PrivacyWeights
@@ -76,11 +77,12 @@ def person_costs(
     raters = ratings.item_counts()
     order = np.argsort(totals, kind="stable")
     order = order[totals[order] > 0]
+    neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
 
     def of(user: int) -> PersonCost:
         mine = np.flatnonzero(ratings.user_codes == user)
         charged = cost(
-            setting, view, unit="user", weight=own[mine].tolist(),
+            setting, view, unit="user", neighbours=neighbours, weight=own[mine].tolist(),
             n_raters=raters[ratings.item_codes[mine]].tolist(), delta=delta,
         )  # fmt: skip
         return PersonCost(len(mine), float(totals[user]), charged)

@@ -225,6 +225,20 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 
+def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
+    reference = "proofs/private-popular.md"
+    if view == "messages":
+        why = "a single user's weights have only its share of the noise, and that is mostly zero"
+        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, reference)
+    if subject.neighbours == "value":
+        return Seen(e.NothingSent(), "everything", "Values are in nothing that is sent.", reference)
+    units = _units(setting, subject)
+    moved = [math.fsum(units)] if subject.unit == "item" else units
+    parts = tuple(e.DiscreteLaplaceRelease(setting.epsilon * move) for move in moved)
+    return Seen(e.Composed(parts), "everything", "One secure sum of weights with discrete Laplace noise.", reference)
+
+
 def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
@@ -245,5 +259,6 @@ RULES: dict[str, Rule] = {
     "paid": _paid,
     "sums": _sums,
     "bits": _bits,
+    "counts": _counts,
 }
 """The rules by the names that methods use."""

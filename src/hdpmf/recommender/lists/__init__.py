@@ -4,6 +4,7 @@ Everything here is post-processing of what was released. What devices get is a `
 """
 
 from hdpmf.recommender.lists.presence import Presence
+from hdpmf.recommender.lists.simple import popular_lists
 from hdpmf.recommender.lists.training import LIST_MODELS, train_list_model
 
-__all__ = ["LIST_MODELS", "Presence", "train_list_model"]
+__all__ = ["LIST_MODELS", "Presence", "popular_lists", "train_list_model"]

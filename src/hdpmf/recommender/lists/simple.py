@@ -10,10 +10,10 @@ from hdpmf.recommender.lists.presence import Presence
 _DAMPING = 20.0  # raters added to every item, so that pairs of rare items do not look alike by chance
 
 
-def train_popular(presence: Presence) -> ListModel:
-    """The same order for everybody: by how many rated an item."""
-    n = presence.n_items
-    order = np.log(np.maximum(presence.raters, 0.3)).astype(np.float32)
+def popular_lists(popularity: np.ndarray) -> ListModel:
+    """The same order for everybody: by how often items are chosen."""
+    n = len(popularity)
+    order = np.log(np.maximum(popularity, 0.3)).astype(np.float32)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
     return ListModel("linear", empty, empty, Entries.none(n), np.zeros(0, np.float32), order)
 

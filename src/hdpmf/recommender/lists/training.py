@@ -50,9 +50,9 @@ def train_list_model(kind: str, presence: Presence, *, seed: int = 0, on: str = 
 
         model = train_neural(presence, seed=seed, on=on, **options)
     elif kind in ("knn", "popular"):
-        from hdpmf.recommender.lists.simple import train_knn, train_popular
+        from hdpmf.recommender.lists.simple import popular_lists, train_knn
 
-        model = train_knn(presence, **options) if kind == "knn" else train_popular(presence, **options)
+        model = train_knn(presence, **options) if kind == "knn" else popular_lists(presence.raters, **options)
     else:
         raise ConfigError(f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}")
     model.about.setdefault("kind", kind)
