@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hdpmf.errors import HdpmfError
     from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPBit, HDPSum, UserMean, load_model, make_model
     from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
-    from hdpmf.ratings import Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
+    from hdpmf.ratings import ItemFilter, Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
 
 _HOMES = {
     "hdpmf.errors": ("HdpmfError",),
@@ -31,6 +31,7 @@ _HOMES = {
     ),
     "hdpmf.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
     "hdpmf.ratings": (
+        "ItemFilter",
         "RatingScale",
         "Ratings",
         "load_dataset",
@@ -51,6 +52,7 @@ __all__ = [
     "HDPBit",
     "HDPSum",
     "HdpmfError",
+    "ItemFilter",
     "PrivacySpec",
     "PrivacyWeights",
     "RatingScale",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -16,9 +17,11 @@ from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
-from hdpmf.shard.choosing import best_items, list_scores
-from hdpmf.shard.device_fit import fit_vectors, ratings_by_user
+from hdpmf.ratings import ItemFilter
+from hdpmf.shard.choosing import ChooseAndLike
+from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import Devices
+from hdpmf.shard.recommending import ListMaker, Recommendation
 
 
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,18 +47,6 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
         return f"LocalModel({self.method}, run {self.run[:8]})"
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """An item that a user may like, and the rating that is expected."""
-
-    item: str
-    score: float
-    title: str | None
-
-    def __repr__(self) -> str:
-        return "Suggestion(...)"
-
-
 def keep_model(store: DeviceStore, model: LocalModel) -> None:
     """Keep a finished run, in place of the one before."""
     store.put(MODEL, msgspec.msgpack.encode(model))
@@ -71,27 +62,56 @@ def kept_model(store: DeviceStore) -> LocalModel | None:
 
 
 def recommend(
-    store: DeviceStore, n: int = 10, *, user: str = "me", model: LocalModel | None = None, prior: Prior | None = None
-) -> list[Suggestion]:
-    """The ``n`` items that a user would soonest choose and like, best first. Nothing is sent.
+    store: DeviceStore,
+    n: int = 10,
+    *,
+    user: str = "me",
+    keep_rated: bool = False,
+    only: ItemFilter | None = None,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> list[Recommendation]:
+    """The ``n`` items that a user would soonest choose and like, best first, and why. Nothing is sent.
 
-    Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
+    Args:
+        store: The device.
+        n: How many items.
+        user: Whose list, on a device of several users.
+        keep_rated: Whether items that the user has rated may be in the list.
+        only: What items have to be like; ids are texts.
+        model: A finished run; without it the one in the store.
+        prior: For the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.
         UnknownIdError: There is no such user.
     """
+    lists = recommend_each(store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior)
+    return next(iter(lists))[1]
+
+
+def recommend_each(
+    store: DeviceStore,
+    users: Sequence[str] | None = None,
+    n: int = 10,
+    *,
+    keep_rated: bool = False,
+    only: ItemFilter | None = None,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> Iterator[tuple[str, list[Recommendation]]]:
+    """Each of these users (all that are here, without ``users``) with their list; see ``recommend``."""
     ready = prepare(store, model, prior)
-    code = int(ready.devices.users.find([user])[0])
-    if code < 0:
+    everyone = ready.devices.users
+    codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
+    if (codes < 0).any():
         raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
-    devices = ready.devices
-    scores = ready.mechanism.bring_back(ready.factors @ devices.vectors[code], devices.beta[code] * devices.gamma)
-    predicted = devices.scale.clip(scores)
-    ordered = list_scores(devices, np.array([code]), predicted[None], ready.popularity, ready.features)[0]
-    best = best_items(devices, code, n, ordered, ready.trained)
-    titles, ids = ready.catalogue.table.titles, ready.catalogue.table.ids
-    return [Suggestion(ids[item], float(predicted[item]), titles[item] if titles else None) for item in best.tolist()]
+    if only is not None and only.items is not None:
+        known = ready.catalogue.known.items
+        only = replace(only, items=[known.parse(str(item)) for item in only.items])
+    names = everyone.ids[codes].tolist()
+    for name, found in zip(names, ready.maker.lists(codes, n, keep_rated=keep_rated, only=only), strict=True):
+        yield name, [replace(entry, item=str(entry.item)) for entry in found]
 
 
 def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
@@ -127,6 +147,7 @@ class Prepared:
         mechanism: How a score comes back to the rating scale.
         popularity: How often items are chosen.
         features: Public features of items, where there are any.
+        feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
     """
 
@@ -137,7 +158,29 @@ class Prepared:
     mechanism: Mechanism
     popularity: np.ndarray
     features: np.ndarray | None = None
+    feature_names: tuple[str, ...] = ()
     stranger: np.ndarray | None = None
+
+    def predicted(self, users: np.ndarray) -> np.ndarray:
+        """Predicted ratings of all items, one row for each of these users."""
+        devices = self.devices
+        weights = devices.beta[users][:, None] * devices.gamma
+        return np.asarray(
+            devices.scale.clip(self.mechanism.bring_back(devices.vectors[users] @ self.factors.T, weights))
+        )
+
+    @property
+    def maker(self) -> ListMaker:
+        """Makes lists for the users here."""
+        order = ChooseAndLike(self.devices, self.predicted, self.popularity, self.features, self.feature_names)
+        known = self.catalogue.known
+        return ListMaker(self.devices, order, self.expected, self.trained, known.items, known.item_table)
+
+    def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
+        if self.stranger is not None:
+            return predict(self.devices, users, items, self.factors, self.stranger)
+        return self.devices.predict(users, items, self.factors, self.trained, self.mechanism)
 
 
 def _after_facts(
@@ -156,7 +199,15 @@ def _after_facts(
     everything = np.ones(ratings.n_items, bool)
     popularity = facts.popularity.astype(np.float64)
     return Prepared(
-        catalogue, devices, fit.factors(ratings.scale), everything, NoPrivacy(), popularity, fit.item_features, stranger
+        catalogue=catalogue,
+        devices=devices,
+        factors=fit.factors(ratings.scale),
+        trained=everything,
+        mechanism=NoPrivacy(),
+        popularity=popularity,
+        features=fit.item_features,
+        feature_names=fit.item_feature_names,
+        stranger=stranger,
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from hdpmf.device.local_model import LocalModel, prepare
 from hdpmf.device.store import DeviceStore
 from hdpmf.public.priors import Prior
-from hdpmf.shard.device_fit import predict as predict_with_stranger
 
 
 def predict(
@@ -31,6 +30,4 @@ def predict(
     ready = prepare(store, model, prior)
     people = ready.devices.users.find(list(users)) if len(ready.devices.users) else np.full(len(users), -1, np.int32)
     places = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
-    if ready.stranger is not None:
-        return predict_with_stranger(ready.devices, people, places, ready.factors, ready.stranger)
-    return ready.devices.predict(people, places, ready.factors, ready.trained, ready.mechanism)
+    return ready.expected(people, places)

@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's manners, one per method."""
 
-from hdpmf.models.base import Model, Recommendation
+from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
@@ -10,6 +10,7 @@ from hdpmf.models.one_round import HDPBit, HDPSum
 from hdpmf.models.training import EpochRecord
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.shard.recommending import Recommendation
 
 __all__ = [
     "BPR",

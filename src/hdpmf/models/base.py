@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -17,30 +17,17 @@ from hdpmf.models.training import EpochRecord
 from hdpmf.privacy.claims import PrivacyClaim, claim_of
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Id, Ratings
+from hdpmf.ratings import Id, ItemFilter, Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
-from hdpmf.shard.choosing import best_items, list_scores
+from hdpmf.shard.choosing import ChooseAndLike
+from hdpmf.shard.recommending import ListMaker, ListOrder, Recommendation
 
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
 
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """An item for a user.
-
-    Attributes:
-        item: Its id.
-        score: The rating that the model expects.
-        title: Where known.
-        rank_score: By what the list is ordered: the higher, the sooner the user would choose and like it.
-    """
-
-    item: Id
-    score: float
-    title: str | None = None
-    rank_score: float = 0.0
+Several = list[Any] | tuple[Any, ...] | np.ndarray
+"""Ids of users."""
 
 
 class Model(Parameters, ABC):
@@ -134,32 +121,52 @@ class Model(Parameters, ABC):
         self._check_ranks()
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
+        order = self._order()
 
         def scores(users: np.ndarray) -> np.ndarray:
-            return self._list_scores(users)[:, candidates]
+            return order.scores(users)[:, candidates]
 
         return rank(self.devices_, candidates, scores, test, self.catalogue_.items.find(test.items.ids), n)
 
-    def recommend(self, user: Id, n: int = 10) -> list[Recommendation]:
-        """The ``n`` best items for ``user`` among those not rated, best first: what they would choose and like.
+    @overload
+    def recommend(
+        self, users: Id, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+    ) -> list[Recommendation]: ...
+
+    @overload
+    def recommend(
+        self, users: Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+    ) -> dict[Id, list[Recommendation]]: ...
+
+    def recommend(
+        self, users: Id | Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+    ) -> list[Recommendation] | dict[Id, list[Recommendation]]:
+        """The ``n`` best items for a user, best first: what they would choose and like, and why.
+
+        Args:
+            users: A user, or several: then the answer has the list of each.
+            n: How many items.
+            keep_rated: Whether items that the user has rated may be in the list.
+            only: What items have to be like: genres, years, or an explicit choice.
 
         Raises:
-            UnknownIdError: The user was not in training; use ``fold_in`` first.
+            UnknownIdError: A user was not in training; use ``fold_in`` first.
+            ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
         """
+        lists = self.recommend_each(_column(users), n, keep_rated=keep_rated, only=only)
+        if isinstance(users, (list, tuple, np.ndarray)):
+            return dict(lists)
+        return next(iter(lists))[1]
+
+    def recommend_each(
+        self, users: Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+    ) -> Iterator[tuple[Id, list[Recommendation]]]:
+        """Each user with their list, one after the other, so that memory does not grow with their number."""
         self._check_fitted()
         self._check_ranks()
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, not {n}")
-        code = int(self.devices_.users.codes([user])[0])
-        scores = self._list_scores(np.array([code]))[0]
-        catalogue = self.catalogue_
-        best = best_items(self.devices_, code, n, scores, self._candidates())
-        stars = self._predict_codes(np.full(len(best), code), best)
-        table = catalogue.item_table
-        return [
-            Recommendation(item, float(rating), None if table is None else table.title(item), float(scores[place]))
-            for item, rating, place in zip(catalogue.items.ids[best].tolist(), stars, best.tolist(), strict=True)
-        ]
+        codes = self.devices_.users.codes(users)
+        made = self._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
+        return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model: ``folder/recommender`` has nothing private, ``folder/devices`` everything that is.
@@ -187,9 +194,20 @@ class Model(Parameters, ABC):
         catalogue = self.catalogue_
         return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
 
-    def _list_scores(self, users: np.ndarray) -> np.ndarray:
-        """Scores of all items for lists, one row for each of these users: what they would choose and like."""
-        return list_scores(self.devices_, users, self._predicted(users), self.catalogue_.raters)
+    def _list_maker(self) -> ListMaker:
+        catalogue = self.catalogue_
+        return ListMaker(
+            self.devices_,
+            self._order(),
+            self._predict_codes,
+            self._candidates(),
+            catalogue.items,
+            catalogue.item_table,
+        )
+
+    def _order(self) -> ListOrder:
+        """By what items are ordered for lists: what people would choose and like."""
+        return ChooseAndLike(self.devices_, self._predicted, self.catalogue_.raters)
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         """Predicted ratings of all items, one row per user."""

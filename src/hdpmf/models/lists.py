@@ -24,8 +24,9 @@ from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.labels import estimated_popularity
 from hdpmf.recommender.lists import Presence, popular_lists, train_list_model
 from hdpmf.recommender.one_round import make_survey
-from hdpmf.shard.choosing import heights
 from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.shard.list_order import ByListModel
+from hdpmf.shard.recommending import ListOrder
 
 
 @dataclass(eq=False, repr=False)
@@ -43,8 +44,8 @@ class ListsOnly(Baseline):
     def _candidates(self) -> np.ndarray:
         return self._ever_rated()
 
-    def _list_scores(self, users: np.ndarray) -> np.ndarray:
-        return self.lists_.many(heights(self.devices_, users))
+    def _order(self) -> ListOrder:
+        return ByListModel(self.devices_, self.lists_)
 
 
 @dataclass(eq=False, repr=False)

@@ -37,10 +37,12 @@ from hdpmf.recommender.lists import train_list_model
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
 from hdpmf.recommender.release import Release
 from hdpmf.shard import Devices
-from hdpmf.shard.choosing import heights, list_scores
+from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import own_means
+from hdpmf.shard.list_order import ByListModel
+from hdpmf.shard.recommending import ListOrder
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -229,10 +231,10 @@ class OneRound(OneRoundOptions, Model):
     def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
-    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+    def _order(self) -> ListOrder:
         """Released popularity, each user's own taste by public features, and a little of the predicted rating."""
-        popularity = self.facts_.popularity.astype(np.float64)
-        return list_scores(self.devices_, users, self._predicted(users), popularity, self.fit_.item_features)
+        popularity, fit = self.facts_.popularity.astype(np.float64), self.fit_
+        return ChooseAndLike(self.devices_, self._predicted, popularity, fit.item_features, fit.item_feature_names)
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         return np.asarray(self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T))
@@ -346,9 +348,9 @@ class HDPBit(BitOptions, OneRound):
             self.release_ = Release(survey, bits, train.items, self.privacy, train.name)
         self._lists = None
 
-    def _list_scores(self, users: np.ndarray) -> np.ndarray:
+    def _order(self) -> ListOrder:
         lists = self.lists_
-        return super()._list_scores(users) if lists is None else lists.many(heights(self.devices_, users))
+        return super()._order() if lists is None else ByListModel(self.devices_, lists)
 
     def _design(self) -> str:
         return "L"

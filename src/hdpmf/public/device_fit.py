@@ -71,13 +71,20 @@ class DeviceFit:
     @property
     def item_features(self) -> np.ndarray:
         """The columns that are public features of items, as they were given; none without features."""
+        return self.features[:, self._given()]
+
+    @property
+    def item_feature_names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self.names[at] for at in self._given())
+
+    def _given(self) -> list[int]:
         made = ("pattern ", "decade ")
-        given = [
+        return [
             at
             for at, name in enumerate(self.names)
             if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
         ]
-        return self.features[:, given]
 
     def stranger(self) -> np.ndarray:
         """The vector of a user without ratings: the prior's mean."""

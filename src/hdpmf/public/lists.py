@@ -199,12 +199,21 @@ class ListModel:
         return self._spread(np.asarray(scores))
 
     def _solve(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-        """The vector that fits what was rated, against all else with a small weight. A typical rating counts 1."""
+        """The vector that fits what was rated, against all else with a small weight."""
+        system, pulls = self.system(items, inputs)
+        return np.asarray(np.linalg.solve(system, pulls.sum(axis=0)))
+
+    def system(self, items: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of ``factors``: the equations for a user's vector. A typical rating counts 1.
+
+        Returns:
+            Their matrix, and what each rated item adds to their right-hand side, one row each.
+        """
         reg, unrated = self.strength
         inputs = inputs / max(float(inputs.mean()), 1e-6) if len(inputs) else inputs
         own = self.decode.rows(items).astype(np.float64)
-        gram = unrated * self._gram() + reg * np.eye(own.shape[1])
-        return np.asarray(np.linalg.solve(gram + own.T @ (inputs[:, None] * own), inputs @ own))
+        pulls = inputs[:, None] * own
+        return unrated * self._gram() + reg * np.eye(own.shape[1]) + own.T @ pulls, pulls
 
     def _gram(self) -> np.ndarray:
         whole = self.decode.whole.astype(np.float64) * self.decode.unit

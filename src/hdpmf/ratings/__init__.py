@@ -13,6 +13,7 @@ from hdpmf.ratings.datasets.registry import (
     load_split,
 )
 from hdpmf.ratings.ids import Id, IdIndex
+from hdpmf.ratings.item_filter import ItemFilter
 from hdpmf.ratings.item_table import ItemTable
 from hdpmf.ratings.pairs import read_split
 from hdpmf.ratings.randomness import RngLike, as_generator
@@ -26,6 +27,7 @@ __all__ = [
     "DatasetInfo",
     "Id",
     "IdIndex",
+    "ItemFilter",
     "ItemTable",
     "RatingScale",
     "Ratings",

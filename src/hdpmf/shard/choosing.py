@@ -6,12 +6,15 @@ like*: how many people choose the item, how much that is this person's taste, an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hdpmf.public.device_fit import to_stars
 from hdpmf.shard.devices import Devices
+from hdpmf.shard.reasons import Parts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -43,34 +46,53 @@ def log_popularity(popularity: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(popularity, _FEWEST)))
 
 
-def list_scores(
-    devices: Devices,
-    users: np.ndarray,
-    predicted: np.ndarray,
-    popularity: np.ndarray,
-    features: np.ndarray | None = None,
-) -> np.ndarray:
-    """Scores of all items, one row per user: what each would choose and like.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ChooseAndLike:
+    """Orders items by what somebody would choose and like.
 
-    Args:
+    Attributes:
         devices: The users, with what they rated.
-        users: Whom to score for.
-        predicted: Predicted ratings of all items, one row for each of them.
+        predicted: Gives predicted ratings of all items, one row for each of some users.
         popularity: How often items are chosen by people in general.
         features: Public features of items, one row each, or None.
+        names: Of the features.
     """
-    scores = log_popularity(popularity) + LIKE * to_stars(predicted, devices.scale)
-    if features is not None and features.shape[1]:
-        scores = scores + taste(heights(devices, users), features, popularity) @ features.T
-    return np.asarray(scores)
 
+    devices: Devices
+    predicted: Callable[[np.ndarray], np.ndarray]
+    popularity: np.ndarray
+    features: np.ndarray | None = None
+    names: tuple[str, ...] = ()
 
-def best_items(devices: Devices, user: int, n: int, scores: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """The ``n`` best candidates that the user has not rated, best first; equal ones in the order of the catalogue."""
-    able = candidates.copy()
-    able[devices.rated[devices.rated_start[user] : devices.rated_start[user + 1]]] = False
-    places = np.flatnonzero(able)
-    return np.asarray(places[np.argsort(-scores[places], kind="stable")[:n]])
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        """Scores of all items, one row per user."""
+        scores = log_popularity(self.popularity) + self._like(users)
+        if self.features is not None and self.features.shape[1]:
+            scores = scores + self._taste(users, self.features) @ self.features.T
+        return np.asarray(scores)
+
+    def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
+        """What the scores of each user's list are made of, against what people choose in general."""
+        features = np.zeros((len(self.popularity), 0)) if self.features is None else self.features
+        tastes = self._taste(users, features)
+        chosen = _chosen(self.popularity)
+        popularity = log_popularity(self.popularity)
+        usual, usual_features = float(chosen @ popularity), chosen @ features
+        for theta, like, items in zip(tastes, self._like(users), lists, strict=True):
+            usual_like = float(chosen @ like)
+            yield Parts(
+                base=usual + usual_like + float(usual_features @ theta),
+                popularity=popularity[items] - usual,
+                stars=like[items] - usual_like,
+                features=self.names,
+                taste=((features[items] - usual_features) * theta).T,
+            )
+
+    def _like(self, users: np.ndarray) -> np.ndarray:
+        return np.asarray(LIKE * to_stars(self.predicted(users), self.devices.scale))
+
+    def _taste(self, users: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return taste(heights(self.devices, users), features, self.popularity)
 
 
 def taste(own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE) -> np.ndarray:
@@ -85,8 +107,7 @@ def taste(own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: 
         popularity: How often items are chosen.
         ridge: How strongly a taste is held to zero, in ratings.
     """
-    chosen = np.maximum(popularity, _FEWEST)
-    chosen = chosen / chosen.sum()
+    chosen = _chosen(popularity)
     mean = chosen @ features
     centred = features - mean
     spread = centred.T @ (centred * chosen[:, None])
@@ -97,3 +118,9 @@ def taste(own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: 
     values, directions = np.linalg.eigh(spread)
     weights = n_rated[:, None] / (n_rated[:, None] * values + ridge)
     return np.asarray(((apart @ directions) * weights) @ directions.T)
+
+
+def _chosen(popularity: np.ndarray) -> np.ndarray:
+    """The share of each item in what people choose."""
+    counts = np.maximum(popularity, _FEWEST)
+    return np.asarray(counts / counts.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.local_model import LocalModel, keep_model, kept_model, recommend
+from hdpmf.device.local_model import LocalModel, keep_model, kept_model, recommend, recommend_each
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import NotFittedError, UnknownIdError
 from hdpmf.models import HDPMF, HDPSum
@@ -14,7 +14,7 @@ from hdpmf.privacy import PrivacySpec
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan, Round, encode
 from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import Ratings, synthetic_world
+from hdpmf.ratings import ItemFilter, Ratings, synthetic_world
 
 WORLD = synthetic_world(25, 40, 500, rng=2)
 
@@ -34,6 +34,16 @@ def _agrees(store: DeviceStore, model: Model, users: list[int]) -> None:
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
         assert [one.title for one in ours] == [one.title for one in theirs]
+        assert [one.reason for one in ours] == [one.reason for one in theirs]
+        wanted = ItemFilter(genres=["Drama"], items=[str(item) for item in WORLD.items.ids[:30]])
+        same = ItemFilter(genres=["Drama"], items=WORLD.items.ids[:30])
+        some = recommend(store, 5, user=str(user), keep_rated=True, only=wanted)
+        assert [one.item for one in some] == [
+            str(one.item) for one in model.recommend(user, 5, keep_rated=True, only=same)
+        ]
+    each = dict(recommend_each(store, n=5))
+    assert list(each) == list(map(str, store.ratings().users.ids.tolist()))
+    assert [one.item for one in each[str(users[0])]] == [one.item for one in recommend(store, 5, user=str(users[0]))]
 
 
 def test_from_item_facts() -> None:

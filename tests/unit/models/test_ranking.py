@@ -35,7 +35,7 @@ def by_definition(model, train, test, n):
         candidates = [item for item in sorted(in_training - rated) if trained[item]]
         code = model.devices_.users.find([user])[0]
         places = model.catalogue_.items.find(np.array(candidates))
-        scores = model._list_scores(np.array([code]))[0][places]
+        scores = model._order().scores(np.array([code]))[0][places]
         ordered = sorted(zip(-scores, candidates, strict=True))
         top = [item for _, item in ordered[:n]]
         times.update(top)

@@ -1,0 +1,139 @@
+"""Why an item is in somebody's list, from the parts of its score.
+
+A reason names what the person has rated. So it is made on the private side only, for the person; nothing of it is sent,
+logged or kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+HIGH = 4.0
+"""Stars from which on "highly" is said."""
+
+_NAMED = 2  # rated items, or features
+
+Kind = Literal["own", "popularity", "taste", "stars"]
+
+
+def _nothing() -> np.ndarray:
+    return np.zeros((0, 0))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
+class Parts:
+    """What a person's scores of some items are made of. PRIVATE. For each item all parts add up to its score.
+
+    Attributes:
+        base: What a usual item has. The other parts are what sets an item apart from it.
+        popularity: For each item, of what people choose in general.
+        stars: Of the predicted rating; empty where it has no part.
+        rated: Positions of what the person rated.
+        own: Of each of these, one row each.
+        features: Names of features.
+        taste: Of each of these, one row each.
+    """
+
+    base: float
+    popularity: np.ndarray
+    stars: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    rated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    own: np.ndarray = field(default_factory=_nothing)
+    features: tuple[str, ...] = ()
+    taste: np.ndarray = field(default_factory=_nothing)
+
+    @property
+    def kinds(self) -> dict[Kind, np.ndarray]:
+        """The sum of each kind of part, for each item."""
+        n = len(self.popularity)
+        return {
+            "own": self.own.reshape(-1, n).sum(axis=0),
+            "popularity": self.popularity,
+            "taste": self.taste.reshape(-1, n).sum(axis=0),
+            "stars": self.stars if len(self.stars) else np.zeros(n),
+        }
+
+    @property
+    def scores(self) -> np.ndarray:
+        """All parts together."""
+        return np.asarray(self.base + sum(self.kinds.values()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Reason:
+    """The largest part of an item's score. PRIVATE.
+
+    Attributes:
+        kind: Which part.
+        rated: Of ``own``: positions of the rated items that speak most for it.
+        features: Of ``taste``: names of the features that do.
+    """
+
+    kind: Kind
+    rated: tuple[int, ...] = ()
+    features: tuple[str, ...] = ()
+
+
+def largest(parts: Parts, place: int, item: int) -> Reason | None:
+    """The reason for the item at a place of a list; None where nothing sets it apart from a usual one.
+
+    Args:
+        parts: Of the list.
+        place: In the list.
+        item: Its position in the catalogue: no item is a reason for itself.
+    """
+    sizes = {kind: float(values[place]) for kind, values in parts.kinds.items()}
+    kind = max(sizes, key=lambda name: sizes[name])
+    if sizes[kind] <= 0:
+        return None
+    if kind == "own":
+        others = np.flatnonzero(parts.rated != item)
+        return Reason(kind, rated=tuple(parts.rated[others[_first(parts.own[others, place])]].tolist()))
+    if kind == "taste":
+        together: dict[str, float] = {}
+        for name, value in zip(parts.features, parts.taste[:, place].tolist(), strict=True):
+            told = "year" if name.startswith(("year", "decade ")) else name
+            together[told] = together.get(told, 0.0) + value
+        names = list(together)
+        return Reason(kind, features=tuple(names[at] for at in _first(np.array(list(together.values())))))
+    return Reason(kind)
+
+
+def in_words(
+    reason: Reason | None,
+    *,
+    title: Callable[[int], str],
+    stars: Callable[[int], float],
+    lacks: Collection[str],
+    expected: float,
+) -> str | None:
+    """A reason as the person reads it.
+
+    Args:
+        reason: The reason, or None.
+        title: What a rated item is called.
+        stars: How the person rated it.
+        lacks: Features that the recommended item does not have.
+        expected: The rating that is expected of it.
+    """
+    if reason is None or (reason.kind == "own" and not reason.rated):
+        return None
+    if reason.kind == "own":
+        highly = " highly" if all(stars(item) >= HIGH for item in reason.rated) else ""
+        return f"because you rated {' and '.join(map(title, reason.rated))}{highly}"
+    if reason.kind == "taste":
+        genres = all(name.startswith("genre:") for name in reason.features)
+        told = (name.partition(":")[2] or f"its {name}" for name in reason.features)
+        words = [f"no {word}" if name in lacks else word for name, word in zip(reason.features, told, strict=True)]
+        return f"your {'genres' if genres else 'taste'}: {', '.join(words)}"
+    return "popular" if reason.kind == "popularity" else f"people like you would give it {expected:.1f}"
+
+
+def _first(values: np.ndarray) -> np.ndarray:
+    """The places of the few largest values above zero, the largest first."""
+    order = np.argsort(-values, kind="stable")[:_NAMED]
+    return np.asarray(order[values[order] > 0])
