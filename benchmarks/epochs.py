@@ -12,8 +12,8 @@ from hdpmf import HDPMF, PrivacySpec, load_dataset
 from hdpmf.kernels import batch
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
-from hdpmf.kernels.threads import Workers
 from hdpmf.ratings import Ratings
+from hdpmf.threads import Workers
 from peers import libmf_epoch, surprise_epoch, textbook_epoch
 
 THREADS = 2

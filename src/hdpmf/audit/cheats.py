@@ -11,9 +11,9 @@ from hdpmf.audit.reconstruct import levels_of, solve_without_noise
 from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.audit.world import Target, check_runs
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
+from hdpmf.threads import Workers
 
 TINY_H = 1e-30
 """Not 0, but as good as 0 to whoever sends it."""

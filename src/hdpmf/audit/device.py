@@ -19,8 +19,8 @@ from hdpmf.audit.laws import log_wide_share
 from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.sampling import SeededNoise
+from hdpmf.threads import Workers
 
 _ROWS_PER_BLOCK = 12_000  # ratings simulated at once: their messages of one round stay in the cache
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from hdpmf.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.errors import ConfigError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
 from hdpmf.shard.initial import SPREAD
+from hdpmf.threads import Workers
 
 _ITERATIONS = 20
 _DRIFT = 1e-5  # variance per round of what the guessed ratings get wrong about the next vector

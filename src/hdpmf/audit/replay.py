@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.noise import H_FLOOR, dense_laplace_scale, laplace_scale
 from hdpmf.privacy.sampling import SeededNoise
@@ -24,6 +23,7 @@ from hdpmf.ratings import IdIndex, Ratings, RatingScale
 from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
 from hdpmf.shard.initial import initial_vectors
+from hdpmf.threads import Workers
 
 if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization

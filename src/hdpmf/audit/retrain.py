@@ -20,12 +20,12 @@ import numpy as np
 from hdpmf.audit.bounds import Halves, Scores, discriminated, lower_bound
 from hdpmf.audit.threads import in_threads
 from hdpmf.audit.world import Target
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
+from hdpmf.threads import Workers
 
 if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from hdpmf.kernels.threads import available_cores
+from hdpmf.threads import available_cores
 
 Block = TypeVar("Block")
 Done = TypeVar("Done")

@@ -65,8 +65,8 @@ def examine() -> dict[str, Any]:
     """Everything that ``doctor`` knows, as plain values."""
     from hdpmf.cli.data.app import listed
     from hdpmf.gpu.availability import explain
-    from hdpmf.kernels.threads import available_cores
     from hdpmf.ratings import cache_folder
+    from hdpmf.threads import available_cores
 
     return {
         "python": platform.python_version(),

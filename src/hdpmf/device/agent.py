@@ -23,7 +23,6 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.device.survey import SurveySession
 from hdpmf.device.training import TrainingSession
 from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import method_named
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import (
@@ -49,6 +48,7 @@ from hdpmf.protocol import (
 from hdpmf.protocol.federation import RUN_BYTES, Reason
 from hdpmf.protocol.wire import MAX_BYTES
 from hdpmf.shard.outgoing import compose
+from hdpmf.threads import Workers
 
 _NO_RUN = bytes(RUN_BYTES)
 _FINAL = ("protocol", "policy")

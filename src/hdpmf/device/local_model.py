@@ -11,7 +11,6 @@ import numpy as np
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import method_named
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
@@ -22,6 +21,7 @@ from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import Devices
 from hdpmf.shard.recommending import ListMaker, Recommendation
+from hdpmf.threads import Workers
 
 
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import Status, method_named
 from hdpmf.privacy.sampling import Noise
 from hdpmf.protocol import Message, Terms
+from hdpmf.threads import Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ def jobs(n_jobs: int | None) -> int:
         if n_jobs < 1:
             raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
         return n_jobs
-    from hdpmf.kernels.threads import available_cores
+    from hdpmf.threads import available_cores
 
     return available_cores()
 

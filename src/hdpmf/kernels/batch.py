@@ -13,7 +13,7 @@ from numba import njit
 
 from hdpmf.kernels.grouping import Grouped, weighted
 from hdpmf.kernels.simd import dot, in_unit_ball, lanes_of, load, prefetch, store, zeros
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 # Lets LLVM fuse multiply and add, as on every machine with FMA; NaN and infinity keep their meaning.
 _FAST = {"contract"}

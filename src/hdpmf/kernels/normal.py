@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 _FAST = {"contract"}
 

@@ -16,7 +16,7 @@ from numba import njit
 from hdpmf.kernels.gauss import next_word, normal_pair, seeded, stream_key
 from hdpmf.kernels.grouping import Grouped, exchange, weighted
 from hdpmf.kernels.simd import dot, in_unit_ball, lanes_of, load, store, zeros
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 _FAST = {"contract"}
 

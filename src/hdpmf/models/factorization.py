@@ -11,7 +11,6 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import check
 from hdpmf.methods.configurations import (
     FactorizationOptions,
@@ -30,6 +29,7 @@ from hdpmf.protocol import Plan
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
+from hdpmf.threads import Workers
 
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import check
 from hdpmf.methods.configurations import BitOptions, OneRoundOptions, SumOptions
 from hdpmf.models.base import Callback, Model
@@ -43,6 +42,7 @@ from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import own_means
 from hdpmf.shard.list_order import ByListModel
 from hdpmf.shard.recommending import ListOrder
+from hdpmf.threads import Workers
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.errors import DivergedError
-from hdpmf.kernels.threads import Workers
 from hdpmf.models.entry import RECOMMENDER_STREAM, SHARD_STREAM, enter
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.noise import laplace_scale
@@ -24,6 +23,7 @@ from hdpmf.protocol import Plan, learning_rate_at
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Recommender
 from hdpmf.shard.initial import initial_vectors
+from hdpmf.threads import Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.kernels.threads import Workers
 from hdpmf.public.device_fit import DeviceFit, to_stars
 from hdpmf.ratings import Ratings
 from hdpmf.shard.devices import Devices
+from hdpmf.threads import Workers
 
 if TYPE_CHECKING:
     from hdpmf.kernels.grouping import Grouped

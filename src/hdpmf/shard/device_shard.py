@@ -12,7 +12,6 @@ from hashlib import sha256
 import numpy as np
 
 from hdpmf.errors import ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import Entered, Mechanism
 from hdpmf.privacy.noise import laplace_scale
 from hdpmf.privacy.sampling import Noise, require_released
@@ -23,6 +22,7 @@ from hdpmf.ratings import Ratings
 from hdpmf.shard.h_law import HLaw
 from hdpmf.shard.shard import Shard, draws_of_h
 from hdpmf.shard.state import ShardState
+from hdpmf.threads import Workers
 
 LARGEST_FACTOR = 2.0**20
 """Of V. Gradients of smaller ones fit the grid and the words of a sum, whatever was rated."""

@@ -8,7 +8,6 @@ from hdpmf.errors import DivergedError, PrivacyError, ProtocolError
 from hdpmf.kernels import batch
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy.mechanisms import MECHANISMS, Budgets, Entered, Mechanism
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale, noise_share
 from hdpmf.privacy.sampling import Noise, SeededNoise
@@ -22,6 +21,7 @@ from hdpmf.shard.initial import initial_vectors
 from hdpmf.shard.outgoing import compose
 from hdpmf.shard.stand_in import stand_in_vectors
 from hdpmf.shard.whole_gradients import WholeGradients
+from hdpmf.threads import Workers
 
 
 class Shard:

@@ -5,9 +5,9 @@ import pytest
 
 from hdpmf.audit.device import device_scores
 from hdpmf.audit.replay import Copies, SimulatedDevice, messages, record
-from hdpmf.kernels.threads import Workers
 from hdpmf.models import make_model
 from hdpmf.privacy.sampling import SeededNoise
+from hdpmf.threads import Workers
 
 
 def _path(name, target, **params):

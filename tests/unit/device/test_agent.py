@@ -8,7 +8,6 @@ import pytest
 from hdpmf.device.local_model import recommend
 from hdpmf.device.predictions import predict
 from hdpmf.errors import PrivacyError
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import method_named
 from hdpmf.models import make_model
 from hdpmf.privacy.mechanisms import mechanism_of
@@ -19,6 +18,7 @@ from hdpmf.recommender import Recommender
 from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.threads import Workers
 
 from .federated import (
     RUN,

@@ -5,7 +5,7 @@ import pytest
 from hdpmf.kernels import batch
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 N_USERS, N_ITEMS = 57, 41
 

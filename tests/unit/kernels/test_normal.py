@@ -3,7 +3,7 @@ import pytest
 
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.normal import fit_users, user_statistics
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 
 @pytest.fixture(scope="module")

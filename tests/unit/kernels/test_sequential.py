@@ -6,7 +6,7 @@ from scipy import stats
 from hdpmf.kernels import sequential
 from hdpmf.kernels.grouping import group
 from hdpmf.kernels.simd import pad
-from hdpmf.kernels.threads import Workers
+from hdpmf.threads import Workers
 
 N_USERS, N_ITEMS, K = 31, 23, 10
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import HdpmfError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import (
@@ -44,6 +43,7 @@ from hdpmf.service.run import FederatedRun
 from hdpmf.service.settings import RunSettings
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.threads import Workers
 from hdpmf.transport import RecommenderTransport
 
 POLICY = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))

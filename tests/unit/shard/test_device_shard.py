@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacySpec, Sample, Stretch, Uniform, Weight
 from hdpmf.privacy.mechanisms import Paid
 from hdpmf.privacy.noise import dense_laplace_scale
@@ -21,6 +20,7 @@ from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
 from hdpmf.shard.device_shard import DeviceShard
 from hdpmf.shard.state import ShardState
+from hdpmf.threads import Workers
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -8,7 +8,6 @@ from scipy import stats
 
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.kernels.grouping import group
-from hdpmf.kernels.threads import Workers
 from hdpmf.methods import METHODS
 from hdpmf.models import HDPMF, make_model
 from hdpmf.privacy import PrivacySpec, SeededNoise
@@ -20,6 +19,7 @@ from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
 from hdpmf.shard.fold_in import constrained_ridge, constrained_ridges
 from hdpmf.shard.stand_in import stand_in_vectors
+from hdpmf.threads import Workers
 
 pytestmark = pytest.mark.slow
 

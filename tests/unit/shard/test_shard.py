@@ -7,13 +7,13 @@ import pytest
 
 import hdpmf.shard
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SeededNoise, Stretch, Uniform, Weight
 from hdpmf.protocol import BudgetReport, Call, Gradients, ItemCounts, Message, Opening, Plan, Round, decode, encode
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
 from hdpmf.shard.outgoing import Outgoing, compose, masked
+from hdpmf.threads import Workers
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.kernels.threads import Workers
 from hdpmf.privacy import PrivacySpec, SeededNoise, Stretch
 from hdpmf.privacy.mechanisms import Paid
 from hdpmf.protocol import ItemCounts, Plan, Round, Survey
@@ -18,6 +17,7 @@ from hdpmf.recommender import Recommender
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_shard import DeviceShard
+from hdpmf.threads import Workers
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=900, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -11,7 +11,6 @@ import numpy as np
 
 from hdpmf.errors import ConfigError
 from hdpmf.kernels.normal import user_statistics
-from hdpmf.kernels.threads import Workers
 from hdpmf.models.priors.score import learn_score
 from hdpmf.privacy.spec import PrivacySpec
 from hdpmf.privacy.weights import PrivacyWeights
@@ -21,6 +20,7 @@ from hdpmf.public.priors import Labels, Prior
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.device_fit import ratings_by_user
+from hdpmf.threads import Workers
 
 EPSILON = 2.0
 """The public ratings go through the same round as private ones: biases then err as they will in use, but less."""
