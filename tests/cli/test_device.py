@@ -307,6 +307,17 @@ def test_recommend_is_local(rated: Path, call: Call) -> None:
     assert found["items"][0]["title"] in shown.out
     assert "nothing was sent" in shown.err
     assert call("device", "recommend", rated, "--user", "nobody").code == 3
+    assert found["items"][0]["reason"] in shown.out
+    everyone = call("device", "recommend", rated, "-n", "4", "--all-users", "--json").json
+    assert everyone["lists"] == [{"user": "me", "items": found["items"]}]
+    assert everyone["method"] == "hdp-sum"
+    comedies = call("device", "recommend", rated, "--genre", "Comedy", "--keep-rated", "--json").json["items"]
+    assert comedies
+    assert all("Comedy" in one["genres"] for one in comedies)
+    chosen = call("device", "recommend", rated, "--item", found["items"][2]["item"], "--csv").out
+    assert chosen.splitlines()[1].startswith(f"me,1,{found['items'][2]['item']},")
+    assert "there are Action, " in call("device", "recommend", rated, "--genre", "Comdy").err
+    assert call("device", "recommend", rated, "--user", "me", "--all-users").code == 2
 
 
 def test_forgetting(rated: Path, call: Call) -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import csv
 import json
 import shutil
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hdpmf import load_model
-from hdpmf.ratings import Ratings
+from hdpmf.models import EASE
+from hdpmf.ratings import Ratings, synthetic_world
 
 from .conftest import Call
 
@@ -95,6 +99,76 @@ def test_titles_are_shown_where_known(call: Call, tmp_path: Path) -> None:
     shown = call("recommend", tmp_path / "m", 1).out
     assert len(found["items"]) == 10
     assert all(one["title"] in shown for one in found["items"])
+    assert all(one["reason"] in shown and ", ".join(one["genres"]) in shown for one in found["items"])
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("films") / "m"
+    EASE(rng=0).fit(synthetic_world(30, 60, 600, rng=1)).save(folder)
+    return folder
+
+
+def test_lists_for_many(call: Call, films: Path, tmp_path: Path) -> None:
+    alone = {user: call("recommend", films, user, "-n", 4, "--json").json["items"] for user in (1, 2)}
+    several = call("recommend", films, 1, 2, "-n", 4, "--json").json
+    assert [entry["user"] for entry in several["lists"]] == [1, 2]
+    for entry in several["lists"]:  # but for the last digits of scores, which differ between a row and a table
+        assert [(item["item"], item["reason"]) for item in entry["items"]] == [
+            (item["item"], item["reason"]) for item in alone[entry["user"]]
+        ]
+    assert several["model"] == "EASE"
+    (tmp_path / "users.txt").write_text("2\n\n1\n")
+    from_file = call("recommend", films, "--users", tmp_path / "users.txt", "-n", 4, "--json").json
+    assert [entry["user"] for entry in from_file["lists"]] == [2, 1]
+    everyone = call("recommend", films, "--all-users", "-n", 4, "--json").json["lists"]
+    assert len(everyone) == 30
+    shown = call("recommend", films, 1, 2, "-n", 4).out
+    assert shown.index("For 1:") < shown.index(alone[1][0]["title"]) < shown.index("For 2:")
+    rows = list(csv.DictReader(StringIO(call("recommend", films, "--all-users", "-n", 4, "--csv").out)))
+    assert len(rows) > 100
+    flat = [(entry["user"], item) for entry in everyone for item in entry["items"]]
+    assert [(row["user"], row["item"], row["title"], row["reason"]) for row in rows] == [
+        (str(user), str(item["item"]), item["title"], item["reason"] or "") for user, item in flat
+    ]
+    assert [row["rank"] for row in rows[:5]] == ["1", "2", "3", "4", "1"]
+
+
+def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
+    def items(*options: object) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = call("recommend", films, 1, "-n", 60, "--json", *options).json["items"]
+        return found
+
+    everything = items()
+    assert items("--genre", "comedy", "--genre", "Drama", "--not-genre", "Romance", "--from-year", 2000) == [
+        item
+        for item in everything
+        if {"Comedy", "Drama"} & set(item["genres"]) and "Romance" not in item["genres"] and item["year"] >= 2000
+    ]
+    kept = items("--keep-rated")
+    assert len(kept) > len(everything)
+    rated = next(item["item"] for item in kept if item not in everything)
+    assert items("--item", rated) == []
+    assert [item["item"] for item in items("--item", rated, "--keep-rated")] == [rated]
+    (tmp_path / "items.txt").write_text(f"{everything[3]['item']}\n{everything[1]['item']}\n")
+    assert items("--items", tmp_path / "items.txt") == [everything[1], everything[3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("1", "--genre", "Comdy"), 2, "there is no genre 'Comdy'; there are Action, "),
+        (("1", "--from-year", "2000", "--to-year", "1990"), 2, "swap them"),
+        (("1", "--item", "nothing"), 3, "unknown id 'nothing'"),
+        (("1", "--csv", "--json"), 2, "not both"),
+        ((), 2, "say for whom"),
+        (("1", "--all-users"), 2, "say for whom"),
+        (("--users", "nowhere.txt"), 2, "cannot read nowhere.txt"),
+    ],
+)
+def test_lists_that_cannot_be_made(call: Call, films: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    result = call("recommend", films, *options)
+    assert (result.code, said in result.err + result.out) == (code, True)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.shared.files import make_folder
+from hdpmf.cli.shared.lists import item_fields
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import (
     claim_fields,
     claim_sentence,
-    item_fields,
     print_json,
     print_lines,
     print_table,
@@ -108,8 +108,8 @@ def demo(
     )
     print_lines(claim_sentence(models["hdpmf"].privacy), "")
     print_table(
-        ("expected", "title"),
-        [(f"{entry.score:.2f}", entry.title or str(entry.item)) for entry in recommended],
+        ("expected", "title", "why"),
+        [(f"{entry.score:.2f}", entry.title or str(entry.item), entry.reason or "") for entry in recommended],
         numeric=("expected",),
         title=f"For user {user}, by {METHODS[_RECOMMENDING].label}:",
     )

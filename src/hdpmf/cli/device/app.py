@@ -11,12 +11,13 @@ from hdpmf.cli.device.forget import forget
 from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ledger import ledger
 from hdpmf.cli.device.rate import rate
+from hdpmf.cli.device.recommend import recommend
 from hdpmf.cli.device.status import status, write_card
-from hdpmf.cli.device.store import StoreOptions, User, new_passphrase
+from hdpmf.cli.device.store import StoreOptions, new_passphrase
 from hdpmf.cli.shared.files import read_text
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import item_fields, note, print_items, print_json, print_lines
+from hdpmf.cli.shared.output import print_json, print_lines
 from hdpmf.errors import ConfigError
 
 app = typer.Typer(
@@ -100,31 +101,7 @@ def init(
 app.command()(join)
 app.command()(status)
 app.command()(rate)
-
-
-@app.command()
-@grouped
-def recommend(
-    target: StoreOptions,
-    n: Annotated[int, typer.Option("-n", "--number", metavar="N", min=1, help="How many items.")] = 10,
-    user: User = "me",
-    json: Json = False,
-) -> None:
-    """Print the items that you have not rated and would rate best. Computed here; nothing is sent."""
-    with target.open() as store:
-        from hdpmf.device.local_model import kept_model, recommend
-
-        recommended = recommend(store, n, user=user)
-        model = kept_model(store)
-    run, method = ("", "") if model is None else (model.run, model.method)
-    if json:
-        items = item_fields(recommended)
-        print_json({"user": user, "method": method, "run": run, "items": items})
-        return
-    print_items(recommended)
-    note(f"From the model of run {run[:8]} ({method}) and your own ratings, on this device; nothing was sent.")
-
-
+app.command()(recommend)
 app.command()(ledger)
 
 

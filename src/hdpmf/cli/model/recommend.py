@@ -1,4 +1,4 @@
-"""``hdpmf recommend``: the best items for a user of a saved model."""
+"""``hdpmf recommend``: the best items for users of a saved model, and why."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import (
-    claim_fields,
-    claim_sentence,
-    item_fields,
-    print_items,
-    print_json,
-    print_lines,
-)
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.lists import AllUsers, ListQuestion, print_lists, read_ids
+from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_lines
+from hdpmf.errors import ConfigError
 
 
+@grouped
 def recommend(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model that hdpmf train saved.")],
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user's id, as in the ratings.")],
-    n: Annotated[int, typer.Option("-n", "--number", metavar="N", help="How many items.")] = 10,
-    json: Json = False,
+    question: ListQuestion,
+    users: Annotated[
+        list[str] | None, typer.Argument(metavar="[USER]...", help="Ids of users, as in the ratings.")
+    ] = None,
+    users_file: Annotated[
+        Path | None, typer.Option("--users", metavar="FILE", help="The users of this file, an id on each line.")
+    ] = None,
+    all_users: AllUsers = False,
 ) -> None:
-    """Print the items that USER has not rated and would rate best."""
+    """Print the items that each USER would soonest choose and like, and why: the largest part of the score."""
     from hdpmf.models import load_model
 
+    if bool(users) + (users_file is not None) + all_users != 1:
+        raise ConfigError("say for whom: USER, several of them, --users FILE or --all-users")
     model = load_model(folder)
-    found = model.recommend(model.devices_.users.parse(user), n)
-    if json:
-        print_json(
-            {
-                "user": user,
-                "model": type(model).__name__,
-                "items": item_fields(found),
-                **claim_fields(model.privacy),
-            }
-        )
-        return
-    print_items(found)
-    print_lines(claim_sentence(model.privacy))
+    known = model.devices_.users
+    texts = users or (read_ids(users_file) if users_file is not None else [])
+    ids = known.ids.tolist() if all_users else [known.parse(text) for text in texts]
+    only = question.only(model.catalogue_.items.parse)
+    print_lists(
+        model.recommend_each(ids, question.number, keep_rated=question.keep_rated, only=only),
+        question,
+        {"model": type(model).__name__, **claim_fields(model.privacy)},
+        alone=users[0] if users and len(users) == 1 else None,
+        total=len(ids),
+    )
+    if not (question.json or question.csv):
+        print_lines(claim_sentence(model.privacy))

@@ -5,6 +5,7 @@ Where the output is no terminal it is plain lines: no colours, no control charac
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -12,7 +13,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from io import StringIO
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
@@ -28,22 +31,6 @@ if TYPE_CHECKING:
 
 
 _WIDTH = 100
-
-
-class Recommended(Protocol):
-    """What a model and a device have in common to say about an item."""
-
-    @property
-    def item(self) -> Any:
-        """Its id."""
-
-    @property
-    def title(self) -> str | None:
-        """Its title, where it is known."""
-
-    @property
-    def score(self) -> float:
-        """The expected rating."""
 
 
 def hdpmf_version() -> str:
@@ -105,19 +92,15 @@ def print_table(
     console.print(table)
 
 
-def item_fields(recommended: Iterable[Recommended]) -> list[dict[str, Any]]:
-    """Recommended items for JSON."""
-    return [{"item": entry.item, "title": entry.title, "score": entry.score} for entry in recommended]
-
-
-def print_items(recommended: Sequence[Recommended]) -> None:
-    """Recommended items, the best first, with their titles where they are known."""
-    columns = ("rank", "item", "expected", "title")[: 4 if any(entry.title for entry in recommended) else 3]
-    rows = [
-        (str(rank), str(entry.item), f"{entry.score:.2f}", entry.title or "")[: len(columns)]
-        for rank, entry in enumerate(recommended, start=1)
-    ]
-    print_table(columns, rows, numeric=("rank", "expected"))
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Lines of comma-separated values, each printed as soon as it is there."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="")
+    for row in chain((columns,), rows):
+        writer.writerow(["" if cell is None else clean(cell) for cell in row])
+        _say(text.getvalue())
+        text.seek(0)
+        text.truncate()
 
 
 def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
