@@ -16,6 +16,7 @@ from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
+from hdpmf.public.taste import taste_columns
 from hdpmf.ratings import ItemFilter
 from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
@@ -146,7 +147,7 @@ class Prepared:
         trained: The items that anything is known of.
         mechanism: How a score comes back to the rating scale.
         popularity: How often items are chosen.
-        features: Public features of items, where there are any.
+        features: What tastes are about, where that is known.
         feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
     """
@@ -197,7 +198,8 @@ def _after_facts(
     sorted_ratings = by_user.start, by_user.partner, by_user.target
     devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
     everything = np.ones(ratings.n_items, bool)
-    popularity = facts.popularity.astype(np.float64)
+    popularity = facts.popularity.astype(np.float64)  # item weights are the owner's own: nobody else's are known here
+    names, columns = taste_columns(fit, popularity)
     return Prepared(
         catalogue=catalogue,
         devices=devices,
@@ -205,8 +207,8 @@ def _after_facts(
         trained=everything,
         mechanism=NoPrivacy(),
         popularity=popularity,
-        features=fit.item_features,
-        feature_names=fit.item_feature_names,
+        features=columns,
+        feature_names=names,
         stranger=stranger,
     )
 

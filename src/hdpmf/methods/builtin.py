@@ -279,7 +279,7 @@ HDP_SUM = Method(
     headline="sums",
     views=("sums",),
     audited=True,
-    version=1,
+    version=2,
 )
 
 _ONE_BIT = "every rating sends one randomised bit, once; what else is computed never leaves devices"

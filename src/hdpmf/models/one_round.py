@@ -22,6 +22,7 @@ from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
 from hdpmf.privacy.bounding import at_most
+from hdpmf.privacy.coding import WEIGHT_SCALE
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
@@ -29,6 +30,7 @@ from hdpmf.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
 from hdpmf.public.lists import ListModel
 from hdpmf.public.priors import Prior, load_prior
+from hdpmf.public.taste import corrected_popularity, taste_columns
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
@@ -233,8 +235,14 @@ class OneRound(OneRoundOptions, Model):
 
     def _order(self) -> ListOrder:
         """Released popularity, each user's own taste by public features, and a little of the predicted rating."""
-        popularity, fit = self.facts_.popularity.astype(np.float64), self.fit_
-        return ChooseAndLike(self.devices_, self._predicted, popularity, fit.item_features, fit.item_feature_names)
+        popularity = self._popularity()
+        names, columns = taste_columns(self.fit_, popularity)
+        return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
+
+    def _popularity(self) -> np.ndarray:
+        """How many raters items have: one table of item weights holds for everybody here, so every device has it."""
+        noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
+        return corrected_popularity(self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale)
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         return np.asarray(self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T))

@@ -69,22 +69,12 @@ class DeviceFit:
         return np.column_stack([self.features * per_star, offset]).astype(np.float32)
 
     @property
-    def item_features(self) -> np.ndarray:
-        """The columns that are public features of items, as they were given; none without features."""
-        return self.features[:, self._given()]
-
-    @property
-    def item_feature_names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(self.names[at] for at in self._given())
-
-    def _given(self) -> list[int]:
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns that are public features of items, as they were given; none without features."""
         made = ("pattern ", "decade ")
-        return [
-            at
-            for at, name in enumerate(self.names)
-            if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
-        ]
+        return tuple(
+            name for name in self.names if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
+        )
 
     def stranger(self) -> np.ndarray:
         """The vector of a user without ratings: the prior's mean."""

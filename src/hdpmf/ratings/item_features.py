@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 GENRE_RIDGE = 12.0
 NUMBER_RIDGE = 15.0
-_YEAR = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
+YEAR_RIDGES = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
+"""The columns that a year becomes, and their ridges."""
+
 _UNKNOWN_YEAR = 1995
 _SEQUEL = re.compile(r"\b(?:II|III|IV|V|VI|VII|VIII|[2-6])\b")
 _FEWEST_SEQUELS = 10  # below that a column would be about single items
@@ -138,7 +140,7 @@ def _joined(columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] 
 def _years(years: np.ndarray) -> _Columns:
     """Piecewise linear: taste for old films does not grow with every year in the same way."""
     parts = ((years - 1995.0) / 10.0, np.maximum(1980.0 - years, 0.0) / 10.0, np.maximum(years - 1990.0, 0.0) / 10.0)
-    return _Columns(list(_YEAR), np.column_stack(parts), np.array(list(_YEAR.values())))
+    return _Columns(list(YEAR_RIDGES), np.column_stack(parts), np.array(list(YEAR_RIDGES.values())))
 
 
 def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray, n_items: int) -> _Columns | str:

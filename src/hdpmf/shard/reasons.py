@@ -12,6 +12,8 @@ from typing import Literal
 
 import numpy as np
 
+from hdpmf.public.taste import PERIOD
+
 HIGH = 4.0
 """Stars from which on "highly" is said."""
 
@@ -96,7 +98,7 @@ def largest(parts: Parts, place: int, item: int) -> Reason | None:
     if kind == "taste":
         together: dict[str, float] = {}
         for name, value in zip(parts.features, parts.taste[:, place].tolist(), strict=True):
-            told = "year" if name.startswith(("year", "decade ")) else name
+            told = "year" if name.startswith(PERIOD) else name
             together[told] = together.get(told, 0.0) + value
         names = list(together)
         return Reason(kind, features=tuple(names[at] for at in _first(np.array(list(together.values())))))

@@ -97,7 +97,7 @@ PARTS = Parts(
     stars=np.array([0.5, 2.0, 0.0, 0.0, -1.0]),
     rated=np.array([10, 11, 12]),
     own=np.array([[0.2, 0.2, 0.3, 0.0, -1.0], [0.1, 0.1, 0.9, 0.1, 0.0], [-1.0, 0.0, -0.1, 0.1, 0.0]]),
-    features=("genre:Comedy", "genre:Horror", "year", "year before 1980"),
+    features=("genre:Comedy", "genre:Horror", "from 1970", "from 1990"),
     taste=np.array(
         [[0.1, 0.0, 0.2, 0.6, 0.0], [0.0, 0.0, 0.1, 0.7, 0.0], [0.0, 0.1, 0.0, 0.4, 0.0], [0.0, 0.0, 0.0, -0.9, 0.0]]
     ),
@@ -114,7 +114,7 @@ def test_the_largest_part_is_named_and_a_swap_would_be_noticed() -> None:
         ("popularity", (), ()),
         ("stars", (), ()),
         ("own", (11, 10), ()),
-        ("taste", (), ("genre:Horror", "genre:Comedy")),  # the years together are against it
+        ("taste", (), ("genre:Horror", "genre:Comedy")),  # the periods together are against it
         None,
     ]
     assert [_reason(place) for place in range(5)] == expected
