@@ -87,6 +87,7 @@ class ChooseAndLike:
                 stars=like[items] - usual_like,
                 features=self.names,
                 taste=((features[items] - usual_features) * theta).T,
+                absent=(features[items] == 0).T,
             )
 
     def _like(self, users: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ logged or kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,6 +38,7 @@ class Parts:
         own: Of each of these, one row each.
         features: Names of features.
         taste: Of each of these, one row each.
+        absent: Which features an item does not have, one row each.
     """
 
     base: float
@@ -47,6 +48,7 @@ class Parts:
     own: np.ndarray = field(default_factory=_nothing)
     features: tuple[str, ...] = ()
     taste: np.ndarray = field(default_factory=_nothing)
+    absent: np.ndarray = field(default_factory=_nothing)
 
     @property
     def kinds(self) -> dict[Kind, np.ndarray]:
@@ -73,11 +75,13 @@ class Reason:
         kind: Which part.
         rated: Of ``own``: positions of the rated items that speak most for it.
         features: Of ``taste``: names of the features that do.
+        absent: Those of them that it does not have: what this person does not choose.
     """
 
     kind: Kind
     rated: tuple[int, ...] = ()
     features: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 def largest(parts: Parts, place: int, item: int) -> Reason | None:
@@ -101,7 +105,9 @@ def largest(parts: Parts, place: int, item: int) -> Reason | None:
             told = "year" if name.startswith(PERIOD) else name
             together[told] = together.get(told, 0.0) + value
         names = list(together)
-        return Reason(kind, features=tuple(names[at] for at in _first(np.array(list(together.values())))))
+        told_first = tuple(names[at] for at in _first(np.array(list(together.values()))))
+        lacking = {name for name, absent in zip(parts.features, parts.absent[:, place], strict=True) if absent}
+        return Reason(kind, features=told_first, absent=tuple(name for name in told_first if name in lacking))
     return Reason(kind)
 
 
@@ -110,7 +116,6 @@ def in_words(
     *,
     title: Callable[[int], str],
     stars: Callable[[int], float],
-    lacks: Collection[str],
     expected: float,
 ) -> str | None:
     """A reason as the person reads it.
@@ -119,7 +124,6 @@ def in_words(
         reason: The reason, or None.
         title: What a rated item is called.
         stars: How the person rated it.
-        lacks: Features that the recommended item does not have.
         expected: The rating that is expected of it.
     """
     if reason is None or (reason.kind == "own" and not reason.rated):
@@ -129,10 +133,17 @@ def in_words(
         return f"because you rated {' and '.join(map(title, reason.rated))}{highly}"
     if reason.kind == "taste":
         genres = all(name.startswith("genre:") for name in reason.features)
-        told = (name.partition(":")[2] or f"its {name}" for name in reason.features)
-        words = [f"no {word}" if name in lacks else word for name, word in zip(reason.features, told, strict=True)]
-        return f"your {'genres' if genres else 'taste'}: {', '.join(words)}"
+        words = ", ".join(_feature_in_words(name, name in reason.absent) for name in reason.features)
+        return f"your {'genres' if genres else 'taste'}: {words}"
     return "popular" if reason.kind == "popularity" else f"people like you would give it {expected:.1f}"
+
+
+def _feature_in_words(name: str, absent: bool) -> str:
+    """A genre or another word by itself; a number as the item's own."""
+    kind, _, word = name.rpartition(":")
+    if kind in ("", "number"):
+        return f"its {word}"
+    return f"no {word}" if absent else word
 
 
 def _first(values: np.ndarray) -> np.ndarray:

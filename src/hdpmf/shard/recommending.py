@@ -120,15 +120,10 @@ class ListMaker:
                 largest(parts, place, item),
                 title=self._called,
                 stars=stars.__getitem__,
-                lacks={f"genre:{name}" for name in self._genres.difference(genres)},
                 expected=rating,
             )
             told.append(Recommendation(self.items.ids[item].item(), rating, title, score, year, genres, reason))
         return told
-
-    @cached_property
-    def _genres(self) -> set[str]:
-        return set() if self.table is None else {name for genres in self.table.genres for name in genres}
 
     def _called(self, item: int) -> str:
         return self._facts(item)[0] or f"item {self.items.ids[item]}"

@@ -9,7 +9,8 @@ import pytest
 
 from hdpmf.models import HDPSum
 from hdpmf.public.lists import Bytes, Entries, ListModel
-from hdpmf.ratings import synthetic_world
+from hdpmf.ratings import Ratings, synthetic_world
+from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.choosing import LIKE, log_popularity
 from hdpmf.shard.list_order import ByListModel, list_parts
 from hdpmf.shard.reasons import Parts, Reason, in_words, largest
@@ -101,6 +102,7 @@ PARTS = Parts(
     taste=np.array(
         [[0.1, 0.0, 0.2, 0.6, 0.0], [0.0, 0.0, 0.1, 0.7, 0.0], [0.0, 0.1, 0.0, 0.4, 0.0], [0.0, 0.0, 0.0, -0.9, 0.0]]
     ),
+    absent=np.array([[False] * 5, [True] * 5, [False] * 5, [False] * 5]),
 )
 
 
@@ -131,9 +133,9 @@ def test_no_item_is_a_reason_for_itself() -> None:
     assert _reason(2, item=11) == ("own", (10,), ())
 
 
-def _words(reason: Reason | None, stars: float = 5.0) -> str | None:
+def _words(reason: Reason | None) -> str | None:
     return in_words(
-        reason, title=lambda item: f"Film {item}", stars=lambda item: stars, lacks={"genre:Horror"}, expected=4.56
+        reason, title=lambda item: f"Film {item}", stars=lambda item: {1: 5.0, 2: 4.0}.get(item, 3.9), expected=4.56
     )
 
 
@@ -141,11 +143,34 @@ def test_words() -> None:
     assert _words(None) is None
     assert _words(Reason("own")) is None
     assert _words(Reason("own", rated=(1, 2))) == "because you rated Film 1 and Film 2 highly"
-    assert _words(Reason("own", rated=(1,)), stars=3.0) == "because you rated Film 1"
+    assert _words(Reason("own", rated=(1, 3))) == "because you rated Film 1 and Film 3"
     assert _words(Reason("popularity")) == "popular"
     assert _words(Reason("stars")) == "people like you would give it 4.6"
     assert _words(Reason("taste", features=("genre:Comedy", "genre:Drama"))) == "your genres: Comedy, Drama"
-    assert _words(Reason("taste", features=("year", "genre:Horror"))) == "your taste: its year, no Horror"
+    assert _words(Reason("taste", features=("year", "genre:Horror"), absent=("genre:Horror",))) == (
+        "your taste: its year, no Horror"
+    )
+    assert _words(Reason("taste", features=("number:price", "title:sequel"))) == "your taste: its price, sequel"
+    assert _words(largest(PARTS, 3, 0)) == "your genres: no Horror, Comedy"
+
+
+def test_a_genre_that_an_item_has_is_not_denied() -> None:
+    """Nor one that it lacks claimed, where nothing but a matrix of features is known."""
+    plain = Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, WORLD.values)
+    assert WORLD.item_table is not None
+    features = ItemFeatures.of_table(WORLD.item_table, WORLD.items)
+    model = HDPSum(features=features, rng=0).fit(plain)
+    said = set()
+    for recommended in model.recommend(plain.users.ids.tolist(), 30).values():
+        for found in recommended:
+            row = features.matrix[plain.items.code(found.item)]
+            for name, value in zip(features.names, row, strict=True):
+                word = name.removeprefix("genre:")
+                words = (found.reason or "").partition(": ")[2].split(", ")
+                if word in words or f"no {word}" in words:
+                    said.add(word in words)
+                    assert (word in words) == (value != 0)
+    assert said == {True, False}
 
 
 def test_reasons_are_not_in_reprs() -> None:
