@@ -120,7 +120,9 @@ class ListYardstick(ListOptions, ListsOnly):
         check(self)
         super().fit(train)
         presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
-        self.lists_ = train_list_model(self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on)
+        self.lists_ = train_list_model(
+            self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on, n_threads=self.n_threads
+        )
         return self
 
 

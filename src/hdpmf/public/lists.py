@@ -186,7 +186,8 @@ class ListModel:
             own = own[:, self.heads]
         if self.form == "factors":
             rows = (slice(*own.indptr[user : user + 2]) for user in range(own.shape[0]))
-            latent = np.array([self._solve(own.indices[row], own.data[row]) for row in rows])
+            gram = self._gram()
+            latent = np.array([self._solve(own.indices[row], own.data[row], gram) for row in rows])
         else:
             latent = own @ (self.encode.whole * self.encode.unit)
             if self.form == "autoencoder":
@@ -198,13 +199,20 @@ class ListModel:
             scores += (own @ csr_matrix(entries, shape=(scores.shape[1],) * 2)).toarray()
         return self._spread(np.asarray(scores))
 
-    def _solve(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    def _solve(self, items: np.ndarray, inputs: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
         """The vector that fits what was rated, against all else with a small weight."""
-        system, pulls = self.system(items, inputs)
+        system, pulls = self.system(items, inputs, gram)
         return np.asarray(np.linalg.solve(system, pulls.sum(axis=0)))
 
-    def system(self, items: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def system(
+        self, items: np.ndarray, inputs: np.ndarray, gram: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of ``factors``: the equations for a user's vector. A typical rating counts 1.
+
+        Args:
+            items: Positions of what a user has rated.
+            inputs: How much each counts.
+            gram: What all items add to the matrix, where it is at hand: for many users it is the same.
 
         Returns:
             Their matrix, and what each rated item adds to their right-hand side, one row each.
@@ -213,7 +221,8 @@ class ListModel:
         inputs = inputs / max(float(inputs.mean()), 1e-6) if len(inputs) else inputs
         own = self.decode.rows(items).astype(np.float64)
         pulls = inputs[:, None] * own
-        return unrated * self._gram() + reg * np.eye(own.shape[1]) + own.T @ pulls, pulls
+        gram = self._gram() if gram is None else gram
+        return unrated * gram + reg * np.eye(own.shape[1]) + own.T @ pulls, pulls
 
     def _gram(self) -> np.ndarray:
         whole = self.decode.whole.astype(np.float64) * self.decode.unit

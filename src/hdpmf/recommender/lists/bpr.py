@@ -93,7 +93,7 @@ def _next(state: np.uint64) -> np.uint64:
     return state ^ (state << np.uint64(17))
 
 
-@njit(cache=True, fastmath=False)
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
 def _epoch(
     start: np.ndarray,
     items: np.ndarray,

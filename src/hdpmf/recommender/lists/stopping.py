@@ -13,6 +13,7 @@ from hdpmf.recommender.lists.presence import Presence
 HELD_OUT = 3
 PATIENCE = 4
 _USERS = 1_000
+_BLOCK = 250  # users scored at once
 _TOP = 10
 
 
@@ -60,14 +61,14 @@ def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
     if len(users) > _USERS:
         users = np.random.default_rng(seed).choice(users, _USERS, replace=False)
     discounts = 1.0 / np.log2(np.arange(2, _TOP + 2))
-    rated, wanted = train.matrix, held.matrix
     total = 0.0
-    for user in users.tolist():
-        own = rated.indices[rated.indptr[user] : rated.indptr[user + 1]]
-        apart = wanted.indices[wanted.indptr[user] : wanted.indptr[user + 1]]
-        scores = model.scores(own, np.ones(len(own)))
-        scores[own] = -np.inf
-        top = np.argpartition(-scores, min(_TOP, len(scores) - 1))[:_TOP]
-        top = top[np.argsort(-scores[top], kind="stable")]
-        total += float(np.isin(top, apart) @ discounts[: len(top)]) / float(discounts[: len(apart)].sum())
+    for block in np.array_split(users, -(-len(users) // _BLOCK)) if len(users) else []:
+        rated, wanted = train.matrix[block], held.matrix[block]
+        scores = model.many(rated)
+        scores[rated.nonzero()] = -np.inf
+        top = np.argpartition(-scores, min(_TOP, scores.shape[1] - 1), axis=1)[:, :_TOP]
+        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1)
+        found = np.take_along_axis(wanted.toarray(), top, 1) > 0
+        best = np.cumsum(discounts)[np.minimum(np.diff(wanted.indptr), _TOP) - 1]
+        total += float((found @ discounts[: top.shape[1]] / best).sum())
     return total / max(len(users), 1)

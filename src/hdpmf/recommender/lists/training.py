@@ -18,7 +18,9 @@ MOST_ITEMS = 5_000
 LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
 
-def train_list_model(kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", **options: Any) -> ListModel:
+def train_list_model(
+    kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", n_threads: int | None = None, **options: Any
+) -> ListModel:
     """Train a model for lists.
 
     Args:
@@ -26,12 +28,13 @@ def train_list_model(kind: str, presence: Presence, *, seed: int = 0, on: str = 
         presence: Who rated what.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
+        n_threads: Threads of ``ials``; every core by default. The result does not depend on it.
         **options: Of that kind; see its module.
     """
     if presence.n_items > MOST_ITEMS and kind in ("ease", "bpr", "neural", "knn"):
         most_rated = np.argsort(-presence.raters, kind="stable")[:MOST_ITEMS]
         heads = np.sort(most_rated).astype(np.int32)
-        model = train_list_model(kind, presence.only(heads), seed=seed, on=on, **options)
+        model = train_list_model(kind, presence.only(heads), seed=seed, on=on, n_threads=n_threads, **options)
         return replace(model, heads=heads, n_items=presence.n_items)
     if kind == "ease":
         from hdpmf.recommender.lists.ease import train_ease
@@ -40,7 +43,7 @@ def train_list_model(kind: str, presence: Presence, *, seed: int = 0, on: str = 
     elif kind == "ials":
         from hdpmf.recommender.lists.ials import train_ials
 
-        model = train_ials(presence, seed=seed, **options)
+        model = train_ials(presence, seed=seed, n_threads=n_threads, **options)
     elif kind == "bpr":
         from hdpmf.recommender.lists.bpr import train_bpr
 

@@ -14,8 +14,9 @@ from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.lists import LIST_MODELS, Presence, train_list_model, training
 from hdpmf.recommender.lists.ease import compress, item_item
-from hdpmf.recommender.lists.ials import train_ials
+from hdpmf.recommender.lists.ials import AlternatingTraining, train_ials
 from hdpmf.recommender.lists.stopping import best_epoch, ndcg
+from hdpmf.threads import Workers
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=4)
 PRESENCE = Presence(WORLD.user_codes, WORLD.item_codes, WORLD.n_users, WORLD.n_items)
@@ -93,6 +94,30 @@ def test_ials_solves_its_own_equations():
     assert model.scores(OWN, HEIGHTS) == pytest.approx(
         factors @ np.linalg.solve(system, weights @ factors[OWN]), rel=1e-4
     )
+
+
+def test_ials_begins_with_singular_vectors_and_ends_where_its_equations_hold():
+    with Workers(1) as workers:
+        training = AlternatingTraining(PRESENCE, 8, 0.5, 0.01, 0, workers)
+        rated = PRESENCE.matrix.toarray().astype(np.float64)
+        _, values, right = np.linalg.svd(rated)
+        assert np.linalg.norm(training.items, axis=0).max() == pytest.approx(np.sqrt(values[0]), rel=1e-3)
+        leading = training.items / np.linalg.norm(training.items, axis=0)
+        assert np.linalg.norm(leading.T @ right[0]) == pytest.approx(1.0, abs=1e-3)
+        for _ in range(60):
+            training.epoch()
+    users, items = training.users.astype(np.float64), training.items.astype(np.float64)
+    gram, ridge = 0.5 * users.T @ users, 0.01 * 0.5 * WORLD.n_users
+    for item in (0, 17):
+        own = users[rated[:, item] > 0]
+        system = gram + own.T @ own + (ridge + 0.01 * len(own)) * np.eye(8)
+        assert items[item] == pytest.approx(np.linalg.solve(system, own.sum(axis=0)), rel=1e-3, abs=1e-4)
+
+
+def test_threads_do_not_change_ials():
+    alone, together = (train_ials(PRESENCE, rank=9, seed=2, n_threads=n_threads) for n_threads in (1, 3))
+    assert alone.decode.whole.tobytes() == together.decode.whole.tobytes()
+    assert alone.decode.unit.tobytes() == together.decode.unit.tobytes()
 
 
 def test_training_stops_where_lists_of_what_was_held_out_are_best():
