@@ -34,7 +34,12 @@ from hdpmf.transport import InProcessNetwork
 N = 12
 WORLD = synthetic_world(N, 60, 200, rng=3)
 POLICY = Policy(
-    methods=("hdp-sum", "hdpmf"), allow_nominal=True, min_participants=2, min_devices=2, min_neighbours=1, max_rounds=5
+    methods=("hdp-sum", "hdpmf", "hdpmf-paid"),
+    allow_nominal=True,
+    min_participants=2,
+    min_devices=2,
+    min_neighbours=1,
+    max_rounds=5,
 )
 Change = Callable[[ToRecommender], ToRecommender]
 

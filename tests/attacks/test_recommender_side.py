@@ -16,16 +16,20 @@ from typer.testing import CliRunner
 from hdpmf.cli.main import app
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.privacy.coding import sum_channels
-from hdpmf.protocol import BitContribution, Gradients, Popularity, Reply, SumContribution, encode
+from hdpmf.privacy.noise import dense_laplace_scale
+from hdpmf.protocol import BitContribution, Gradients, Plan, Popularity, Reply, Round, SumContribution, encode
+from hdpmf.protocol.grid import GRADIENT_STEP, from_grid
+from hdpmf.ratings import RatingScale
 from hdpmf.recommender import OneRoundRecommender
 from hdpmf.recommender.item_bias import coding_of
-from hdpmf.recommender.possible import possible
+from hdpmf.recommender.possible import possible, possible_gradients
 from hdpmf.secure_sum import DeviceIdentity, ToRecommender
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import CHECK_BYTES, SEALED_BYTES, DealtShares, MaskedVector
 from hdpmf.secure_sum.primitives import is_identity_key, verifies
 from hdpmf.service.enrolment import read_card
 from hdpmf.service.settings import RunSettings
+from hdpmf.shard.whole_gradients import WholeGradients
 from hdpmf.transport.keys import NodeKey
 
 from .hostile import survey, table
@@ -196,6 +200,61 @@ def test_a_score_without_weight_is_cut() -> None:
     few, many = (possible(asked, answer, users)[0] for users in (10**6, 10**9))
     assert int(few.scores.max()) == int(many.scores.max())
     assert bool(np.isfinite(OneRoundRecommender(asked).facts([few]).bias).all())
+
+
+def test_impossible_gradients_become_possible_ones_and_that_is_said(tmp_path: Path) -> None:
+    add, n_numbers = _adds(1 << 50), 2 * WORLD.n_items
+
+    def change(message: ToRecommender) -> ToRecommender:
+        in_a_round = isinstance(message, MaskedVector) and len(message.words) == 8 * n_numbers
+        return add(message) if in_a_round else message  # counts beyond the number of users end a run
+
+    with ExitStack() as stack:
+        service, _, said = town(tmp_path, stack, {4: change})
+        settings = RunSettings(method="hdpmf-paid", view="sums", minimum=9, rounds=2, factors=2)
+        outcome = service.conduct(service.begin(settings))
+    assert outcome.summary["impossible_numbers"] == 2 * n_numbers  # of two rounds
+    assert any("cannot come from 12 users" in line for line in said)
+
+
+@pytest.mark.parametrize("low", [-3.0, 0.0, 1.0])
+def test_possible_gradients_stay_as_they_are(low: float) -> None:
+    """The most that honest devices can send: vectors along an axis, all ratings at one end, noise far out."""
+    n_users, plan = 40, _plan(low)
+    factors = np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 0.0]], np.float32)
+    asked = Round(number=1, item_factors=factors, raters=np.array([n_users, n_users, 0]), h=None)
+    noise = 30 * float(dense_laplace_scale(2, 4.0, plan.epsilon, plan.epochs, GRADIENT_STEP)) * GRADIENT_STEP
+    everybody, axis = np.arange(n_users), np.tile([1.0, 0.0], (n_users, 1))
+    for rating in (low, low + 4.0):
+        sums = np.zeros((3, 2))
+        for item in (0, 1):
+            scale = RatingScale(low, low + 4.0, 1.0)
+            whole = WholeGradients(
+                everybody, np.full(n_users, item), np.full(n_users, rating), np.ones(n_users), scale, 3
+            )
+            sums += from_grid(whole.sums(axis, factors))
+        for sign in (1.0, -1.0):
+            sent = Gradients(number=1, sums=(sums + sign * noise).astype(np.float32))
+            same, changed = possible_gradients(plan, asked, sent, n_users, noises=1.0)
+            assert changed == 0
+            np.testing.assert_array_equal(same.sums, sent.sums)
+    beyond = Gradients(number=1, sums=np.full((3, 2), 1e9, np.float32))
+    cut, changed = possible_gradients(plan, asked, beyond, n_users, noises=1.0)
+    assert changed == 6
+    few = possible_gradients(plan, asked, beyond, 1, noises=1.0)[0].sums
+    assert few[0, 0] < cut.sums[0, 0]  # fewer users are in this sum than have rated
+    assert few[2, 0] == cut.sums[2, 0]  # nothing but noise is on an item that nobody rated
+    per_user = (cut.sums[0, 0] - few[0, 0]) / (n_users - 1)
+    assert per_user == pytest.approx(2 * (3.0 + abs(low) + 4.0), rel=1e-3)
+    wider = possible_gradients(plan, asked, beyond, n_users, noises=16.0)[0].sums
+    assert (wider > cut.sums).all()  # more shares than make the noise
+
+
+def _plan(low: float) -> Plan:
+    return Plan(
+        n_items=3, n_factors=2, epochs=5, learning_rate=0.01, reg=0.01, mechanism="paid", epsilon=1.0,
+        scale_low=low, scale_high=low + 4.0, scale_steps=True, fresh_noise=True,
+    )  # fmt: skip
 
 
 # 17. A reply is bounded by what the run asks for.

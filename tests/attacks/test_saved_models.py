@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from hdpmf.cli.main import app
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, short_claim
+from hdpmf.errors import RatingsError
 from hdpmf.models import load_model, make_model
 from hdpmf.public.model import PublicModel
 from hdpmf.ratings import synthetic_world
@@ -47,6 +51,44 @@ def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(method: str, 
         assert claim_fields(claim)["epsilon_items"] == "rated"
         assert PublicModel.load(tmp_path / str(place) / "recommender").about["privacy"]["items"] == "rated"
     assert sizes[0] == sizes[1] + 1  # so the words are needed
+
+
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf-paid"])
+def test_a_stated_catalogue_is_the_same_whatever_was_rated(method: str, tmp_path: Path) -> None:
+    listed = [*WORLD.items.ids.tolist(), 10_001]
+    options = {"epsilon": 0.01, "rng": 0} | ({"epochs": 2} if method == "hdpmf-paid" else {})
+    for place, most in enumerate((WORLD.n_items, 3)):
+        ratings = WORLD.take(WORLD.item_codes < most).compact().over(listed)
+        make_model(method, **options).fit(ratings).save(tmp_path / str(place))  # type: ignore[arg-type]
+        public = PublicModel.load(tmp_path / str(place) / "recommender")
+        assert public.items.ids.tolist() == listed
+        assert public.about["privacy"]["items"] == "stated"
+        claim = load_model(tmp_path / str(place)).privacy
+        assert claim.items == "stated"
+        assert "NOT COVERED" not in claim_sentence(claim)
+        assert "a public list" in claim_sentence(claim)
+
+
+def test_train_takes_a_public_list_of_items(tmp_path: Path) -> None:
+    WORLD.write(tmp_path / "ratings.csv")
+    kept = WORLD.items.ids.tolist()[:-1]
+    (tmp_path / "items.csv").write_text("item,title\n" + "".join(f"{item},a film\n" for item in [*kept, 10_001]))
+    options = ["--train", tmp_path / "ratings.csv", "--catalogue", tmp_path / "items.csv", "--out", tmp_path / "model"]
+    done = CliRunner().invoke(app, ["train", "hdp-sum", *map(str, options)])
+    assert done.exit_code == 0, done.output
+    left_out = int((WORLD.item_codes == WORLD.n_items - 1).sum())
+    assert f"{left_out} ratings of items that are not in" in " ".join(done.output.split())
+    model = load_model(tmp_path / "model")
+    assert model.catalogue_.items.ids.tolist() == [*kept, 10_001]
+    assert "a public list" in done.output
+
+
+def test_a_list_without_any_rated_item_is_an_error() -> None:
+    with pytest.raises(RatingsError, match="no rating is about an item of the list"):
+        WORLD.over(["somewhere", "else"])
+    listed = WORLD.over(WORLD.items.ids)
+    assert pickle.loads(pickle.dumps(listed)).items.stated
+    assert not listed.compact().items.stated  # what is left is what was rated
 
 
 def test_what_sends_nothing_has_no_noise() -> None:

@@ -388,7 +388,7 @@ def test_join_needs_to_know_where_and_whom(rated: Path, tmp_path: Path, call: Ca
 def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, call: Call) -> None:
     roster = _roster(rated, call)
     with DeviceStore.open(rated) as store:
-        _pin_roster(store, roster.read_bytes())
+        _pin_roster(store, roster.read_bytes(), new=False)
         pinned = store.roster
         assert pinned is not None
         assert len(pinned) == 4
@@ -399,10 +399,10 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
     roster.write_text(json.dumps(changed))
     with DeviceStore.open(rated) as store:
         with pytest.raises(ConfigError, match="digest"):
-            _pin_roster(store, roster.read_bytes())
+            _pin_roster(store, roster.read_bytes(), new=False)
         strangers = Enrolled([msgspec.convert(one, DeviceCard) for one in changed["devices"][1:]])
         with pytest.raises(SecureSumError, match="not on the roster"):
-            _pin_roster(store, strangers.to_json())
+            _pin_roster(store, strangers.to_json(), new=True)
 
 
 class _Carrier:

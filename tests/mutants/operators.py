@@ -66,8 +66,10 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Pieces of code and what may stand in their place. Words for people and types are left alone."""
+    """Pieces of code and what may stand in their place. Words for people and types are left alone, and assertions."""
     match tree:
+        case ast.keyword(arg="strict"):  # of zip: another assertion, that two lists are equally long
+            return
         case ast.FunctionDef(name="__repr__" | "__str__") | ast.AnnAssign(value=None) | ast.JoinedStr() | ast.Import():
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.ImportFrom() | ast.Assert():

@@ -1,14 +1,17 @@
 """Plant small faults, one at a time, and see whether a test fails: make mutants, or
 
     python tests/mutants/run.py --sample 60 --seed 1             # of all, at random; the same seed gives the same
-    python tests/mutants/run.py --only shard/h_law.py            # all of one file or package
+    python tests/mutants/run.py --only shard/h_law.py            # all of a file or package; h_law.py:40 for a line
     python tests/mutants/run.py --planted                        # the faults of planted.py, which must all be caught
     python tests/mutants/run.py --sample 20 --list               # only say which
 
-Faults are planted in a copy of src. A mutant counts as killed when a test fails or takes far too long; the tests are
-those of its package (TESTS) without the slow ones, first those that are named like its module. All of them take days:
-two cores do about a hundred an hour. What survives is printed with its place; a line whose change means nothing can be
-left out with the comment "no mutant: why". Exit status 1 where fewer than --least are killed.
+Faults are planted in a copy of src. A mutant counts as killed when a test fails or takes far too long. First all fast
+tests of TESTS run once without a fault, to learn which lines each runs (reached.py, minutes; kept in out/mutants for
+the next time). Then a mutant is tried on the tests that run its statement, those in files named like its module and
+those that run little else first; where it is in no function, or on a line that no test runs, on all tests of its
+package. A few seconds each, a minute or more for what survives, which is printed with its place. A line
+whose change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer than --least are
+killed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,23 +33,29 @@ from queue import SimpleQueue
 
 from operators import Mutant, mutants_of
 from planted import PLANTED
+from reached import Reached, Test
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path("src/hdpmf")
+REACHED = ROOT / "out" / "mutants" / "reached.jsonl"
 
+_NUMBERS = "tests/unit/test_numbers.py"
 TESTS = {
-    "privacy/accounting": ("tests/unit/privacy", "tests/cli/test_privacy.py"),
-    "privacy": ("tests/unit/privacy", "tests/unit/shard"),
-    "shard": ("tests/unit/shard", "tests/unit/device", "tests/attacks"),
-    "secure_sum": ("tests/unit/secure_sum", "tests/unit/device/test_agent_sums.py"),
-    "device": ("tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
+    "privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
+    "privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/shard"),
+    "shard": (_NUMBERS, "tests/unit/shard", "tests/unit/device", "tests/attacks"),
+    "secure_sum": (_NUMBERS, "tests/unit/secure_sum", "tests/unit/device/test_agent_sums.py"),
+    "device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""
 
 FAST = ("-m", "not slow and not paper")
 QUIET = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
-SLACK, PATIENCE = 60.0, 600.0
-"""Seconds: on top of twice what the tests take without a fault, and for tests that were not timed."""
+NOTHING_TO_RUN = 5
+LIKELY = 40
+"""Tests in a first batch: most mutants are killed by one of them, and starting all others takes a while."""
+SLACK, PATIENCE = 30.0, 600.0
+"""Seconds: on top of twice what the tests take without a fault, and for planted faults, whose tests are not timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,8 @@ class Trial:
     package: str
     path: Path
     content: bytes
-    tests: tuple[str, ...]
+    batches: tuple[tuple[str, ...], ...]
+    limit: float = PATIENCE
 
 
 class Copy:
@@ -71,31 +80,38 @@ class Copy:
         self.root = folder
         shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
 
-    def passes(self, tests: Sequence[str], limit: float | None = None) -> tuple[bool, str]:
-        """Whether the tests pass, and the last words if they do not."""
+    def passes(self, tests: Sequence[str], limit: float | None = None, reached: Path | None = None) -> tuple[bool, str]:
+        """Whether the tests pass, and the last words if they do not; what they call is written to a file, if named."""
         # What is named by itself is run, however slow it is.
         chosen = () if all("::" in name for name in tests) else FAST
-        command = [sys.executable, "-m", "pytest", *QUIET, *chosen, *dict.fromkeys(tests)]
-        threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-        environment = os.environ | threads | {"PYTHONPATH": str(self.root / "src")}
+        plugin = () if reached is None else ("-p", "reached")
+        command = [sys.executable, "-m", "pytest", *QUIET, *plugin, *chosen, *dict.fromkeys(tests)]
+        environment = os.environ | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+        environment["PYTHONPATH"] = os.pathsep.join((str(self.root / "src"), str(Path(__file__).parent)))
+        environment["REACHED"] = str(reached)
         try:
             ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return False, "took too long"
-        if ended.returncode > 2:  # nothing ran: no word about the fault
+        if ended.returncode == NOTHING_TO_RUN and reached is not None:
+            return True, ""
+        if ended.returncode > 2:  # no word about the fault
             raise SystemExit(f"pytest ended with {ended.returncode} on {' '.join(tests)}:\n{ended.stdout[-2000:]}")
         return ended.returncode == 0, ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ""
 
-    def with_fault(self, trial: Trial, limit: float) -> tuple[bool, str]:
+    def with_fault(self, trial: Trial) -> tuple[bool, str]:
         """Whether the tests notice a fault, and by what."""
         target = self.root / trial.path
         before = target.read_bytes()
         try:
             self._write(target, trial.content)
-            passed, words = self.passes(trial.tests, limit)
+            for tests in trial.batches:
+                passed, words = self.passes(tests, trial.limit)
+                if not passed:
+                    return True, words
         finally:
             self._write(target, before)
-        return not passed, words
+        return False, ""
 
     @staticmethod
     def _write(target: Path, content: bytes) -> None:
@@ -111,59 +127,94 @@ def package_of(path: Path) -> str | None:
     return next((package for package in TESTS if inside.startswith(f"{package}/")), None)
 
 
-def tests_of(path: Path, package: str) -> tuple[str, ...]:
-    """The tests of a module: those named like it, then those of its package."""
-    wanted = path.stem.strip("_")
-    named = sorted(
-        file.relative_to(ROOT).as_posix()
-        for file in (ROOT / "tests").rglob("test_*.py")
-        if wanted in file.stem and file.relative_to(ROOT).as_posix().startswith(TESTS[package])
-    )
-    return (*named, *TESTS[package])
+def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test], list[Test]]:
+    """The tests that can notice a mutant, in two batches: a few that are about it most likely, and all others.
+
+    Likely are tests in files named like its module, and tests that run little else.
+    """
+    inside = mutant.path.relative_to("src").as_posix()
+    running = reached.running(inside, (ROOT / mutant.path).read_bytes(), mutant.line)
+    tests = running or [test for test in reached.tests if test.file.startswith(TESTS[package])]
+    stem = mutant.path.stem.strip("_")
+    tests.sort(key=lambda test: (stem not in test.file, test.lines, test.name))
+    return tests[:LIKELY], sorted(tests[LIKELY:], key=lambda test: (stem not in test.file, test.file))
 
 
 def all_mutants(only: str | None) -> list[Mutant]:
-    """Every mutant of the packages, or of one file or folder below src/hdpmf."""
+    """Every mutant of the packages, or of one folder, file or line (file:line) below src/hdpmf."""
+    place, _, line = (only or "").partition(":")
     found: list[Mutant] = []
     for path in sorted((ROOT / SOURCE).rglob("*.py")):
         relative = path.relative_to(ROOT)
         inside = relative.relative_to(SOURCE).as_posix()
-        if package_of(relative) is None or (only is not None and not inside.startswith(only)):
-            continue
-        found += mutants_of(relative, path.read_bytes())
-    return found
+        if package_of(relative) is not None and inside.startswith(place):
+            found += mutants_of(relative, path.read_bytes())
+    return [mutant for mutant in found if line in ("", str(mutant.line))]
 
 
-def planted() -> list[Trial]:
+def planted(only: str | None) -> list[Trial]:
     """The faults of planted.py; what the code has moved away from is reported and left out."""
     trials = []
     for fault in PLANTED:
+        if only is not None and only not in fault.path:
+            continue
         path = SOURCE / fault.path
         source = (ROOT / path).read_text() if (ROOT / path).exists() else ""
         if source.count(fault.old) != 1:
             print(f"STALE     {fault.name}: {path} does not have this text once; plant it anew")
             continue
         content = source.replace(fault.old, fault.new).encode()
-        trials.append(Trial(fault.name, "planted", path, content, fault.tests))
+        trials.append(Trial(fault.name, "planted", path, content, (fault.tests,)))
     return trials
 
 
-def chosen(arguments: argparse.Namespace) -> list[Trial]:
-    """The trials that the command line asks for."""
-    if arguments.planted:
-        return [trial for trial in planted() if arguments.only is None or arguments.only in str(trial.path)]
+def chosen(arguments: argparse.Namespace) -> list[Mutant]:
+    """The mutants that the command line asks for."""
     mutants = all_mutants(arguments.only)
     if arguments.sample is not None and arguments.sample < len(mutants):
         mutants = sorted(random.Random(arguments.seed).sample(mutants, arguments.sample), key=str)
+    return [mutant for mutant in mutants if _compiles(mutant)]
+
+
+def _content(mutant: Mutant) -> bytes:
+    return mutant.applied((ROOT / mutant.path).read_bytes())
+
+
+def _compiles(mutant: Mutant) -> bool:
+    try:
+        compile(_content(mutant), str(mutant.path), "exec")
+    except SyntaxError:  # a pattern of match, say, takes no expressions
+        return False
+    return True
+
+
+def measured(copy: Copy) -> Reached:
+    """All fast tests with what they run; only test files that are new or have changed are run for that."""
+    files = sorted(
+        path.relative_to(ROOT).as_posix()
+        for name in {name for names in TESTS.values() for name in names}
+        for path in ((ROOT / name).rglob("test_*.py") if (ROOT / name).is_dir() else [ROOT / name])
+    )
+    REACHED.parent.mkdir(parents=True, exist_ok=True)
+    known = Reached.read(REACHED, ROOT).files
+    if missing := [file for file in files if file not in known]:
+        print(f"which tests run what: trying {len(missing)} files without a fault ...", flush=True)
+        passed, words = copy.passes(missing, reached=REACHED)
+        if not passed:
+            sys.exit(f"without any fault the tests should pass: {words}")
+    return Reached.read(REACHED, ROOT)
+
+
+def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool) -> list[Trial]:
+    """The mutants with their tests."""
+    reached = measured(copy)
     trials = []
     for mutant in mutants:
         package = package_of(mutant.path) or ""
-        content = mutant.applied((ROOT / mutant.path).read_bytes())
-        try:
-            compile(content, str(mutant.path), "exec")
-        except SyntaxError:  # a pattern of match, say, takes no expressions
-            continue
-        trials.append(Trial(str(mutant), package, mutant.path, content, tests_of(mutant.path, package)))
+        batches = [batch for batch in tests_of(mutant, package, reached)[: 1 if quick else 2] if batch]
+        limit = 2 * sum(test.seconds for batch in batches for test in batch) + SLACK
+        names = tuple(tuple(test.name for test in batch) for batch in batches)
+        trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), names, limit))
     return trials
 
 
@@ -172,42 +223,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, metavar="N", help="so many at random instead of all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", metavar="PATH", help="a file or folder below src/hdpmf")
+    parser.add_argument("--only", metavar="PATH", help="a folder, file or file:line below src/hdpmf")
     parser.add_argument("--planted", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="only the likely tests; some survive that others kill")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--least", type=float, default=0.9, help="part that has to be killed (default: 0.9)")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--out", type=Path, help="write every result here as a line of JSON")
     arguments = parser.parse_args()
-    trials = chosen(arguments)
     if arguments.list:
-        print(*(trial.name for trial in trials), sep="\n")
+        print(*chosen(arguments), sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="hdpmf-mutants-") as folder:
-        return _run(trials, Path(folder), arguments)
+        return _run(Path(folder), arguments)
 
 
-def _run(trials: Sequence[Trial], folder: Path, arguments: argparse.Namespace) -> int:
+def _run(folder: Path, arguments: argparse.Namespace) -> int:
+    each = [Copy(folder / str(job)) for job in range(arguments.jobs)]
+    trials = planted(arguments.only) if arguments.planted else to_try(chosen(arguments), each[0], arguments.quick)
     copies: SimpleQueue[Copy] = SimpleQueue()
-    for job in range(arguments.jobs):
-        copies.put(Copy(folder / str(job)))
-    limits: dict[tuple[str, ...], float] = {}
-    for tests in dict.fromkeys(tuple(sorted(set(trial.tests))) for trial in trials):
-        if arguments.planted:  # its tests are few and known to pass
-            limits[tests] = PATIENCE
-            continue
-        copy = copies.get()
-        begin = time.perf_counter()
-        passed, words = copy.passes(tests)
+    for copy in each:
         copies.put(copy)
-        if not passed:
-            sys.exit(f"without any fault {' '.join(tests)} should pass: {words}")
-        limits[tests] = 2 * (time.perf_counter() - begin) + SLACK
 
     def attempt(trial: Trial) -> bool:
         copy = copies.get()
         try:
-            killed, words = copy.with_fault(trial, limits[tuple(sorted(set(trial.tests)))])
+            killed, words = copy.with_fault(trial)
         finally:
             copies.put(copy)
         print(f"{'killed' if killed else 'SURVIVED':9} {trial.name}", flush=True)

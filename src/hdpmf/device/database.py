@@ -25,7 +25,7 @@ _KIND = FileKind(
     remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
     "since",
 )
-_PATIENCE = 30  # seconds for another command's write to end
+_PATIENCE = 30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
 
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;

@@ -221,6 +221,15 @@ _SUM_ALONE = Claim(
     sees="every device's coded ratings and weights, almost without noise",
 )
 
+
+def _presence(factor: float) -> str:
+    """What it costs that a rating is there, and why more at a limit: see proofs/hdp-sum.md."""
+    return (
+        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose ratings reach a "
+        f"limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, because one more pushes others out."
+    )
+
+
 HDP_SUM = Method(
     name="hdp-sum",
     label="HDP-Sum",
@@ -247,7 +256,7 @@ HDP_SUM = Method(
         sent="For every item of the catalogue two whole numbers, once, and only into a secure sum over all users: "
         "nobody sees one user's numbers, and the sum has noise of which every user adds a share.",
         stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
-        "noise was divided among. Which items a user rated is hidden at three quarters of the cost of a value.",
+        "noise was divided among. " + _presence(0.75),
         rounds=1,
         sums=1,
     ),
@@ -272,7 +281,7 @@ HDP_SUM = Method(
         "item of the catalogue one whole number, then two. The second time much-rated items have a sum for each of two "
         "labels; a device draws its label once, at random by what it rated, and tells nobody.",
         stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
-        "noise was divided among, both times. Which items a user rated is hidden at 0.992 of the cost of a value.",
+        "noise was divided among, both times. " + _presence(0.992),
         rounds=2,
         sums=2,
     ),

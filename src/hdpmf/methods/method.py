@@ -34,7 +34,8 @@ class Claim:
         reason: One sentence on what it stands on.
         sees: What the recommender could see, to follow "The recommender sees".
         value: A change of a rating's value costs its weight times epsilon times this; None without a bound.
-        presence: The same for whether the rating is there at all; None where that is in plain sight.
+        presence: The same for whether the rating is there at all, of a person below all limits on ratings; None where
+            that is in plain sight.
         pure: Pure differential privacy; else with a delta.
         needs: What has to hold for it.
     """

@@ -65,8 +65,9 @@ class Model(Parameters, ABC):
         method = method_of(self)
         claim = claim_of(method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False)))
         if claim.epsilon:
-            # Made in this process from a seed, over the items of the ratings.
-            claim = replace(claim, noise="simulated", items="rated")
+            # Made in this process from a seed.
+            stated = hasattr(self, "catalogue_") and self.catalogue_.items.stated
+            claim = replace(claim, noise="simulated", items="stated" if stated else "rated")
         if method is None or claim.status != "nominal":
             return claim
         from hdpmf.privacy.accounting import with_honest_cost

@@ -74,6 +74,7 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     """Read a model of any kind that ``save`` wrote."""
     root = Path(folder)
     public = PublicModel.load(root / "recommender")
+    public.items.stated = public.about.get("privacy", {}).get("items") == "stated"
     _, private, state = read_part(root / "devices" / "devices.json", root / "devices" / "devices.safetensors")
     try:
         params = dict(public.about["parameters"], **private["parameters"])

@@ -19,8 +19,9 @@ class PrivacyClaim:
         honest: For a nominal epsilon: what an observer of the training gets, from the accountant.
         noise: ``simulated`` where it came from a seed, as all of this library's does: the law is that of the claim, but
             whoever has the seed has the noise. Nothing to publish.
-        items: ``rated`` where the items are those that somebody rated, as all of this library's are: which ones there
-            are tells that somebody rated them, and epsilon does not cover that. Empty: the items were public before.
+        items: ``rated`` where the items of a model of this library are those that somebody rated: which ones there are
+            tells that somebody did, and epsilon does not cover that. ``stated`` where they are a public list
+            (``Ratings.over``). Empty where a recommender stated them, as in a federation.
     """
 
     epsilon: float | None

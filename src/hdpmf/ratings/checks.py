@@ -119,7 +119,7 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
     """Drop the ids that no code points to."""
     used = np.zeros(len(index), dtype=bool)
     used[codes] = True
-    if bool(used.all()):
+    if bool(used.all()) and not index.stated:  # what is left of a stated list is what is used
         return index, codes
     renumbered = (np.cumsum(used) - 1).astype(np.int32)
     return IdIndex(index.ids[used]), renumbered[codes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -25,11 +25,13 @@ class IdIndex:
 
     Args:
         ids: The ids, in any order, without repetition.
+        stated: Whether they are a public list, known before anybody rated; else they may be those in some ratings, and
+            say that these were there.
     """
 
-    __slots__ = ("_ids", "_lookup", "_positions")
+    __slots__ = ("_ids", "_lookup", "_positions", "stated")
 
-    def __init__(self, ids: Iterable[Id] | NDArray[Any]) -> None:
+    def __init__(self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False) -> None:
         array = _id_array(ids, "id")
         if len(array) > 1 and not bool(np.all(array[:-1] < array[1:])):
             array = np.sort(array)
@@ -40,6 +42,7 @@ class IdIndex:
         self._ids: NDArray[Any] = array
         self._lookup: Codes | None = None
         self._positions: dict[Id, int] | None = None
+        self.stated = stated
 
     @property
     def ids(self) -> NDArray[Any]:
@@ -62,8 +65,8 @@ class IdIndex:
     def __hash__(self) -> int:
         return hash((self._ids.dtype.kind, len(self._ids)))
 
-    def __reduce__(self) -> tuple[type[IdIndex], tuple[NDArray[Any]]]:
-        return (IdIndex, (self._ids,))
+    def __reduce__(self) -> tuple[Callable[..., IdIndex], tuple[NDArray[Any], bool]]:
+        return (_index, (self._ids, self.stated))
 
     def __repr__(self) -> str:
         return f"IdIndex({len(self):,} {'integer' if self.is_integer else 'string'} ids)"
@@ -257,6 +260,10 @@ def _unfit(what: str, row: int) -> RatingsError:
         f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} characters or contains NUL; "
         "is this the right column?"
     )
+
+
+def _index(ids: NDArray[Any], stated: bool) -> IdIndex:
+    return IdIndex(ids, stated=stated)
 
 
 def _factorise_integers(array: NDArray[np.int64]) -> tuple[IdIndex, Codes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hdpmf.errors import RatingsError
 from hdpmf.ratings import checks
-from hdpmf.ratings.ids import Codes, IdIndex
+from hdpmf.ratings.ids import Codes, Id, IdIndex
 from hdpmf.ratings.item_table import ItemTable
 from hdpmf.ratings.randomness import RngLike
 from hdpmf.ratings.scale import RatingScale, ScaleLike
@@ -256,6 +256,20 @@ class Ratings:
         user_codes, _ = checks.codes(self.name, "user", self.user_ids, users, len(self))
         item_codes, _ = checks.codes(self.name, "item", self.item_ids, items, len(self))
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
+
+    def over(self, items: ItemTable | Iterable[Id]) -> Ratings:
+        """The ratings of a public list of items; those of other items are left out.
+
+        A model's items are those of its ratings' index. Where that has what somebody rated, it tells that somebody did,
+        and no epsilon covers it; a list that was public before tells nothing.
+        """
+        table = items if isinstance(items, ItemTable) else self.item_table
+        index = IdIndex(items.ids if isinstance(items, ItemTable) else list(items), stated=True)
+        codes = index.find(self.item_ids)
+        if not (codes >= 0).any():
+            raise RatingsError(f"{self.name}: no rating is about an item of the list; are its ids of another kind?")
+        listed = self.take(codes >= 0)
+        return listed._derive(items=index, item_codes=codes[codes >= 0], item_table=table)
 
     def describe(self, item_table: ItemTable | None = None, *, name: str | None = None) -> Ratings:
         """Attach public facts about the items, or another name."""

@@ -1,20 +1,24 @@
 """Sums that so many users cannot have are brought to the nearest that they can. A secure sum hides who spoilt it.
 
-A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry for each of them. To
-this comes the noise: beyond the margin allowed here honest noise goes with a chance of e^-40 per number, so that sums
-of honest devices stay as they are.
+A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry for each of them; in a
+round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of an item with factors v. To this comes the
+noise: beyond the margin allowed here honest noise goes with a chance of e^-40 per number, so that sums of honest
+devices stay as they are.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
-from hdpmf.privacy.coding import WEIGHT_UNITS, Channel, make_ruler, sum_channels
-from hdpmf.protocol import Popularity, SumContribution, Survey
+from hdpmf.privacy.coding import WEIGHT_UNITS, make_ruler, sum_channels
+from hdpmf.privacy.noise import dense_laplace_scale
+from hdpmf.protocol import Gradients, Plan, Popularity, Round, SumContribution, Survey
+from hdpmf.protocol.grid import GRADIENT_STEP
 from hdpmf.recommender.item_bias import coding_of
 
 TAIL = 40.0
@@ -38,25 +42,42 @@ def possible(survey: Survey, answer: A, users: int, noises: float = 1.0) -> tupl
     channels = sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
     most = float(WEIGHT_UNITS) * users
     if isinstance(answer, Popularity):
-        margin = _margin(channels.popularity or channels.weight, noises)
+        margin = _margin((channels.popularity or channels.weight).scale, noises)
         weights = _clamped(answer.weights, -margin, most + margin)
         return replace(answer, weights=weights), _changed(answer.weights, weights)
-    margin = _margin(channels.weight, noises)
+    margin = _margin(channels.weight.scale, noises)
     weights = _clamped(answer.weights, -margin, most + margin)
     behind = np.clip(weights + margin, 0.0, most)  # no more weight than this is behind an item, but for the noise
-    reach = coding.presence_step * behind + _margin(channels.score, noises)
+    reach = coding.presence_step * behind + _margin(channels.score.scale, noises)
     scores = _clamped(answer.scores, -reach, reach)
     total = answer.total
     if channels.total is not None:
-        far = int(make_ruler(coding.scale).presence_step * behind.sum() + _margin(channels.total, noises))
+        far = int(make_ruler(coding.scale).presence_step * behind.sum() + _margin(channels.total.scale, noises))
         total = min(max(total, -far), far)
     changed = _changed(answer.scores, scores) + _changed(answer.weights, weights) + (total != answer.total)
     return replace(answer, scores=scores, weights=weights, total=total), changed
 
 
-def _margin(channel: Channel, noises: float) -> float:
+def possible_gradients(
+    plan: Plan, message: Round, gradients: Gradients, users: int, noises: float
+) -> tuple[Gradients, int]:
+    """Gradients of ``hdpmf-paid`` as so many users can have given them, and how many numbers were changed for that.
+
+    A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the length of s are at most
+    1. Rounding adds less than a step to the first part and nothing to the second.
+    """
+    width = plan.scale_high - plan.scale_low
+    noise = dense_laplace_scale(plan.n_factors, width, plan.epsilon, plan.epochs, GRADIENT_STEP)
+    lengths = np.linalg.norm(message.item_factors.astype(np.float64), axis=1)
+    each = 2.0 * (lengths + abs(plan.scale_low) + width) + GRADIENT_STEP
+    reach = np.minimum(message.raters, users) * each + _margin(noise, noises) * GRADIENT_STEP
+    sums = np.clip(gradients.sums, -reach[:, None], reach[:, None]).astype(np.float32)
+    return replace(gradients, sums=sums), _changed(gradients.sums, sums)
+
+
+def _margin(scale: Fraction, noises: float) -> float:
     """How far so many Laplace noises together go: they are sub-gamma, with variance 2 and scale 1 times their scale."""
-    return 1.0 + float(channel.scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
+    return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
 
 
 def _clamped(numbers: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ WIDE_WORD = np.dtype("<u8")
 """A word of a wide vector, whose sum is modulo 2^64. Two narrow words would tell how often the lower one overflowed."""
 
 # Masks are made and added in pieces that stay in the processor's cache.
-_BLOCK_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 16  # no mutant: of a key stream, at a time
 _ZEROS = memoryview(bytes(_BLOCK_BYTES))
 _NO_NONCE = bytes(12)
 _COUNTER_AND_NONCE = bytes(16)

@@ -166,6 +166,21 @@ class FederatedRun:
             looks -= 1
         return here
 
+    def surplus(self, devices: Collection[str]) -> float:
+        """How many times the whole noise is in a sum: everybody adds a share, and some of them make it already."""
+        users = self.enrolled.users
+        return self.settings.counted(users[device] for device in devices) / self.settings.sharing(users.values())
+
+    def impossible(self, changed: int, devices: Collection[str]) -> None:
+        """Say that numbers of a sum had to be brought to what is possible; whoever spoilt it is hidden."""
+        if changed:
+            self.metrics.impossible += changed
+            self.checkpoint.impossible += changed
+            self.log(
+                f"{changed} numbers of the sum cannot come from {self.enrolled.count_users(devices)} users and were "
+                "brought to what can: a device has sent wrong numbers, and a secure sum hides which"
+            )
+
     def too_few(self, devices: Collection[str], number: int) -> FederationError:
         """The error that ends a run for now."""
         step = f"round {number}" if number else "the opening"

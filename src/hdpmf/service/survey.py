@@ -79,24 +79,13 @@ class SurveyRun:
         return answer, facts
 
     def _surplus(self, devices: Collection[str]) -> float:
-        """How many times the whole noise is in a sum: everybody adds a share, and some of them make it already."""
-        if self.survey.design == "L":
-            return 1.0
-        run, users = self._run, self._run.enrolled.users
-        return run.settings.counted(users[device] for device in devices) / self.survey.contributors
+        return 1.0 if self.survey.design == "L" else self._run.surplus(devices)
 
     def _possible(self, answer: Sum, devices: Collection[str]) -> Sum:
-        """A sum as the users behind it can have made it; whoever spoilt it is hidden, that it was spoilt is said."""
-        run = self._run
-        users = run.enrolled.count_users(devices)
+        """A sum as the users behind it can have made it."""
+        users = self._run.enrolled.count_users(devices)
         answer, changed = possible(self.survey, answer, users, self._surplus(devices))
-        if changed:
-            run.metrics.impossible += changed
-            run.checkpoint.impossible += changed
-            run.log(
-                f"{changed} numbers of the sum cannot come from {users} users and were brought to what can: a device "
-                "has sent wrong numbers, and a secure sum hides which"
-            )
+        self._run.impossible(changed, devices)
         return answer
 
     def _count(self) -> None:

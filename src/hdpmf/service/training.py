@@ -20,6 +20,7 @@ from hdpmf.protocol import (
 )
 from hdpmf.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
 from hdpmf.recommender import Recommender
+from hdpmf.recommender.possible import possible_gradients
 from hdpmf.recommender.recommender import Draws
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import kept
@@ -149,7 +150,7 @@ class TrainingRun:
             checkpoint.lost.append(number)
             metrics.round_ends(0, lost=True)
         else:
-            self._recommender.aggregate([gradients])
+            self._recommender.aggregate([self._possible(gradients, devices)])
             self._check_finite()
             checkpoint.users.append(run.enrolled.count_users(devices))
             checkpoint.seconds.append(metrics.round_ends(checkpoint.users[-1]))
@@ -180,6 +181,16 @@ class TrainingRun:
         checkpoint = self._run.checkpoint
         summed = self._sum(number, checkpoint.members, checkpoint.round, gradients_layout)
         return gradients_from_sum(self.plan, number, summed.participants, summed.total), set(summed.devices)
+
+    def _possible(self, gradients: Gradients, devices: set[str]) -> Gradients:
+        """Where the noise is on a grid, what so many users can have sent; other noise has no bound that is known."""
+        if self._mechanism.needs_h:
+            return gradients
+        run = self._run
+        users, current = run.enrolled.count_users(devices), kept(run.checkpoint.round, Round)
+        gradients, changed = possible_gradients(self.plan, current, gradients, users, run.surplus(devices))
+        run.impossible(changed, devices)
+        return gradients
 
     def _sum(self, number: int, devices: tuple[str, ...], message: bytes, layout: Layout) -> Summed:
         return sum_when_ready(self._run, number, devices, message, lambda n: layout(self.plan, n))

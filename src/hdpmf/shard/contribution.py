@@ -27,7 +27,7 @@ from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, Sum
 from hdpmf.ratings import Ratings
 from hdpmf.shard.outgoing import compose
 
-_BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory, not the result
+_BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no mutant: not the result
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from hdpmf.kernels.grouping import Grouped
 
-_BLOCK = 8192
-_HALVINGS = 60
+_BLOCK = 8192  # no mutant: users that are solved for at a time
+_HALVINGS = 60  # no mutant: further ones are below the precision of a double
 
 
 def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None) -> np.ndarray:

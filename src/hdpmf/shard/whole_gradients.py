@@ -11,7 +11,7 @@ from hdpmf.privacy.coding import levels_of, n_levels
 from hdpmf.protocol.grid import GRADIENT_STEP, to_grid
 from hdpmf.ratings import RatingScale
 
-_BLOCK = 1 << 16  # ratings whose gradients are in memory at a time
+_BLOCK = 1 << 16  # ratings whose gradients are in memory at a time; no mutant: the sums are the same
 
 
 class WholeGradients:

@@ -88,3 +88,51 @@ def test_without_the_package_it_says_what_to_install() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "hdpmf[federation]" in ended.stdout
+
+
+HEADER = bytes.fromhex(
+    "84a46b696e64a6736372797074a473616c74c410000102030405060708090a0b0c0d0e0fa4636f737410a36b6579c45c00010203040506070809"
+    "0a0b6c32dfa872fe3b1b5e303bb110f35221fa473d07716dfedb1a9f22d9de425980846bbb138736e0f5fe2039180e818351203efc1654034e64"
+    "a17cdd18814ff4139a015518bd03366656f6df6656e5f8d0"
+)
+PLAIN = bytes.fromhex(
+    "84a46b696e64a5706c61696ea473616c74c400a4636f737400a36b6579c420000102030405060708090a0b0c0d0e0f101112131415161718191a"
+    "1b1c1d1e1f"
+)
+SEALED = bytes.fromhex(
+    "000102030405060708090a0b6fcf0a6db5760d197a38f4af5dcd0c30aed6ad90748b5996c622e4e7a48377b6df3938daa2b8e4c82783edc054b0"
+    "29f7db5da88feb55f34acae558a0db8a2d899931707a936d7955f9a2415e0d52603e"
+)
+
+
+def test_what_was_written_before_opens_for_ever() -> None:
+    """Header, record, digest and name as they are in files: with other ones nobody's store would open any more."""
+    encrypted, plain = Vault.unlock(HEADER, "horse"), Vault.unlock(PLAIN)
+    assert encrypted.open(SEALED, b"ratings") == b"a rating"
+    for found in (encrypted, plain):
+        assert found.check(b"row").hex() == "1b08f52f8d89c566859e18a188d525fd4b00f592b4603d482f9f6a320623e765"
+        assert found.tag(b"user", "ana", "film").hex() == "e005516ff6c46242ce093713b47d0ec6"
+    assert (encrypted.before_heads, plain.before_heads) == (False, True)
+    assert (encrypted.header(), plain.header()) == (HEADER, PLAIN)
+    assert (encrypted.is_encrypted, plain.is_encrypted) == (True, False)
+
+
+def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hdpmf.device.vault.secrets.token_bytes", lambda n: bytes(range(n)))
+    made = Vault.new("horse")
+    assert made.header() == HEADER
+    assert made.seal(b"a rating", b"ratings") == SEALED
+    assert Vault.new().header() == PLAIN
+    assert not made.before_heads
+
+
+def test_a_header_may_ask_for_so_much_work_and_no_more() -> None:
+    def header(cost: int) -> bytes:
+        return msgspec.msgpack.encode({"kind": "scrypt", "salt": bytes(16), "cost": cost, "key": bytes(60)})
+
+    for cost in (2, 16, 1 << 20):
+        assert Vault.needs_passphrase(header(cost))
+    for cost in (-2, 0, 1, 3, 24, 1 << 21):
+        with pytest.raises(StorageError, match="impossible amount of work"):
+            Vault.needs_passphrase(header(cost))
+    assert not Vault.needs_passphrase(PLAIN)

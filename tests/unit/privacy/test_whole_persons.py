@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.errors import ConfigError
+from hdpmf.methods.builtin import HDP_SUM
 from hdpmf.models import HDPBit, HDPSum
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.privacy.accounting import Setting, cost, epsilon_at, person_costs
@@ -120,3 +121,18 @@ def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
     apart = epsilon_at(Composed(tuple(DiscreteLaplaceRelease(s + 1e-12 * k) for k, s in enumerate(sizes))), 1e-5)
     assert alike == pytest.approx(apart, rel=1e-6)
     assert alike < math.fsum(sizes)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
+    """As much as any limit costs, by the proof; what the accountant has for ``max_ratings`` is within it."""
+    form = HDP_SUM.form(labels=labels)
+    factor = form.claims["sums"].presence
+    assert factor is not None
+    assert f"hidden at {factor:g} W epsilon" in form.stays_open
+    assert f"{factor:g} (2 W + 1) epsilon" in form.stays_open
+    for weight in (0.25, 1.0):
+        at_limit = cost(
+            "hdp-sum", "sums", rounds=1 + labels, labels=labels, max_ratings=9, weight=weight, neighbours="presence"
+        ).pure
+        assert factor * weight < at_limit <= factor * (2 * weight + 1) * (1 + 1e-9)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.shamir import PRIME, SHARE_BYTES, join, split
+from hdpmf.secure_sum.shamir import PRIME, SHARE_BYTES, correct, join, split
 
 SECRETS = st.binary(min_size=32, max_size=32)
 
@@ -109,3 +109,57 @@ def test_what_cannot_be_shared_or_joined_is_refused(make):
 
 def test_a_value_that_is_no_secret_is_none():
     assert join({1: (1 << 256).to_bytes(SHARE_BYTES, "little")}, 1) is None
+
+
+def test_the_largest_secret_and_the_first_number_beyond():
+    assert join({1: (1 << 256).to_bytes(SHARE_BYTES, "little")[:-1] + b"\0"}, 1) == bytes(32)
+    assert join({1: b"\xff" * 32 + b"\0"}, 1) == b"\xff" * 32
+    assert join({1: (PRIME - 1).to_bytes(SHARE_BYTES, "little")}, 1) is None
+    with pytest.raises(SecureSumError):
+        join({1: PRIME.to_bytes(SHARE_BYTES, "little")}, 1)
+
+
+@pytest.mark.parametrize("size", [31, 33])
+def test_a_secret_has_32_bytes(size):
+    with pytest.raises(SecureSumError):
+        split(bytes(size), 2, 3)
+
+
+def test_every_coefficient_is_drawn_from_all_of_its_own_bytes(monkeypatch):
+    """49 bytes each, none of them twice: what the shares of a threshold of 3 are, worked out by hand."""
+    draws = bytes(range(1, 99))
+    monkeypatch.setattr("hdpmf.secure_sum.shamir.secrets.token_bytes", lambda n: draws[:n])
+    first, second = (int.from_bytes(draws[k : k + 49], "little") % PRIME for k in (0, 49))
+    secret = int.from_bytes(b"s" * 32, "little")
+    expected = [(secret + first * x + second * x * x) % PRIME for x in (1, 2, 3, 4)]
+    assert [int.from_bytes(share, "little") for share in split(b"s" * 32, 3, 4)] == expected
+
+
+@given(st.integers(1, 6), st.integers(0, 7), st.data())
+def test_wrong_shares_are_left_out_up_to_half_of_those_beyond_the_threshold(threshold, more, data):
+    n = threshold + more
+    points = data.draw(st.lists(st.integers(1, n + 3), min_size=n, max_size=n, unique=True))
+    dealt = split(b"x" * 32, threshold, n + 3)
+    shares = {point: dealt[point - 1] for point in points}
+    wrong = data.draw(st.sets(st.sampled_from(points), max_size=more // 2))
+    for point in wrong:
+        value = (int.from_bytes(shares[point], "little") + 1 + point) % PRIME
+        shares[point] = value.to_bytes(SHARE_BYTES, "little")
+    assert correct(shares, threshold) == {point: shares[point] for point in points if point not in wrong}
+
+
+def test_more_wrong_shares_are_not_corrected():
+    good = dict(enumerate(split(b"x" * 32, 3, 7), 1))
+    for many in (3, 4):
+        shares = {point: bytes([point, *share[1:]]) if point <= many else share for point, share in good.items()}
+        assert correct(shares, 3) is None
+    assert correct({1: good[1], 2: good[2]}, 3) is None  # fewer than the threshold
+
+
+def test_all_shares_on_another_line_are_as_good():
+    """Nothing tells a wrong dealer from a right one: the caller compares with what was committed to."""
+    good = dict(enumerate(split(bytes(32), 2, 6), 1))
+    assert correct(good, 2) == good
+    assert correct({point: bytes(SHARE_BYTES) for point in range(1, 7)}, 2) == dict.fromkeys(
+        range(1, 7), bytes(SHARE_BYTES)
+    )

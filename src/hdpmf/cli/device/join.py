@@ -37,11 +37,14 @@ def join(
     ] = None,
     roster: Annotated[
         Path | None,
-        typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned from then on."),
+        typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned the first time."),
     ] = None,
     new_authority: Annotated[
         bool,
         typer.Option("--new-authority", help="Trust --ca in place of the authority that was pinned before."),
+    ] = False,
+    new_roster: Annotated[
+        bool, typer.Option("--new-roster", help="Take --roster in place of the roster that was pinned before.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
     json: Json = False,
@@ -52,7 +55,7 @@ def join(
     time. Compare the roster's digest with other participants, in a way that does not go through the recommender.
     """
     with target.open(serving=True) as store:
-        where = _pin(store, address, ca, roster, new_authority)
+        where = _pin(store, address, ca, roster, new_authority, new_roster)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -68,7 +71,14 @@ def join(
     )
 
 
-def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path | None, new_authority: bool) -> str:
+def _pin(
+    store: DeviceStore,
+    address: str | None,
+    ca: Path | None,
+    roster: Path | None,
+    new_authority: bool = False,
+    new_roster: bool = False,
+) -> str:
     """Pin what is given, and say what is pinned; the recommender's address."""
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.flower.device import check_address
@@ -81,6 +91,8 @@ def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path 
     check_address(address)
     if new_authority and ca is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
+    if new_roster and roster is None:
+        raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
     with store.transaction():
         store.put("address", address.encode())
         if ca is not None:
@@ -90,7 +102,7 @@ def _pin(store: DeviceStore, address: str | None, ca: Path | None, roster: Path 
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
         if roster is not None:
-            _pin_roster(store, read_bytes(roster, "the roster"))
+            _pin_roster(store, read_bytes(roster, "the roster"), new_roster)
         elif store.roster is None:
             raise ConfigError("give the roster once, with --roster FILE; then it is pinned")
     pinned, digest = store.roster, store.get("roster-digest")
@@ -118,15 +130,21 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
     store.put("authority", authority)
 
 
-def _pin_roster(store: DeviceStore, data: bytes) -> None:
+def _pin_roster(store: DeviceStore, data: bytes, new: bool) -> None:
     from hdpmf.service.enrolment import Enrolled
 
     enrolled = Enrolled.from_json(data)
     before = store.get("roster-digest")
+    if before is not None and before.decode() != enrolled.digest:
+        if not new:
+            raise ConfigError(
+                f"another roster is pinned here (digest {before.decode()}; --roster has {enrolled.digest}): whoever "
+                "chooses the roster chooses among whom you are hidden. If other participants have the new one too, "
+                "add --new-roster; otherwise leave --roster out"
+            )
+        note(f"The roster is another one than before (its digest was {before.decode()}).")
     store.pin_roster([bytes.fromhex(card.identity) for card in enrolled.cards], [card.users for card in enrolled.cards])
     store.put("roster-digest", enrolled.digest.encode())
-    if before is not None and before.decode() != enrolled.digest:
-        note(f"The roster is another one than before (its digest was {before.decode()}).")
 
 
 def _transport(store: DeviceStore, address: str) -> DeviceTransport:

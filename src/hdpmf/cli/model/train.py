@@ -11,8 +11,8 @@ import typer
 from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import ModelOptions
-from hdpmf.cli.shared.options import Json, Method, Seed, model_option
-from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines
+from hdpmf.cli.shared.options import Json, Method, Seed, data_option, model_option
+from hdpmf.cli.shared.output import claim_sentence, note, print_json, print_lines
 from hdpmf.cli.shared.ratings import SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError, StorageError
@@ -31,6 +31,14 @@ def train(
     source: SteppedRatingsOptions,
     options: ModelOptions,
     wishes: WeightOptions,
+    catalogue: Annotated[
+        Path | None,
+        data_option(
+            "--catalogue",
+            metavar="FILE",
+            help="The model's items, a public list (CSV, TSV or Parquet): then it does not tell which ones were rated.",
+        ),
+    ] = None,
     validation_fraction: Annotated[
         float | None,
         model_option(
@@ -48,6 +56,8 @@ def train(
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
     _check_place(out)
     ratings = source.load()
+    if catalogue is not None:
+        ratings = _over(ratings, catalogue)
     learning, validation = _set_aside(ratings, validation_fraction, seed)
     weights = wishes.draw(ratings, seed)
     seconds = fit(method, model, learning, weights, validation)
@@ -109,3 +119,12 @@ def _check_place(out: Path) -> None:
     nearest = next(folder for folder in out.absolute().parents if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise StorageError(f"cannot write to {out}: no permission in {nearest}; choose another folder")
+
+
+def _over(ratings: Ratings, catalogue: Path) -> Ratings:
+    from hdpmf.ratings.item_file import read_item_table
+
+    listed = ratings.over(read_item_table(catalogue))
+    if len(listed) < len(ratings):
+        note(f"{len(ratings) - len(listed):,} ratings of items that are not in {catalogue} are left out.")
+    return listed

@@ -169,7 +169,11 @@ _SIMULATED = (
     " The noise here is SIMULATED: whoever has the seed has it. This is to evaluate a method with, not a model to "
     "publish; a federation releases one."
 )
-_RATED = " The items are those that somebody rated: that somebody did is NOT COVERED by epsilon."
+_ITEMS = {
+    "": "",
+    "rated": " The items are those that somebody rated: that somebody did is NOT COVERED by epsilon.",
+    "stated": " The items are a public list, stated apart from the ratings.",
+}
 
 
 def claim_sentence(claim: PrivacyClaim) -> str:
@@ -179,7 +183,7 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
         f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
-        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}{_RATED if claim.items else ''}"
+        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}{_ITEMS[claim.items]}"
     )
 
 

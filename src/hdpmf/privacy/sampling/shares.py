@@ -10,7 +10,7 @@ from hdpmf.privacy.sampling.exact import Words, below, geometric
 from hdpmf.privacy.sampling.negative_binomial import share_table
 from hdpmf.privacy.sampling.share_tail import SMALLEST_START, tails
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # no mutant: draws at a time
 
 
 def negative_binomial(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.ndarray:

@@ -1,0 +1,110 @@
+"""Numbers that proofs, messages, files and limits stand on: a change of one is a decision, made here as well."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+NUMBERS: dict[str, dict[str, object]] = {
+    "privacy.accounting.costs": {"DELTA": 1e-5},
+    "privacy.accounting.setting": {
+        "STARS": import_module("hdpmf.ratings").RatingScale(1.0, 5.0, 1.0),
+        "(s := Setting('hdpmf')).epsilon, s.factors, s.rounds, s.u_norm, s.h_quantile": (1.0, 10, 100, 1.0, 0.5),
+        "Setting('hdp-sum').labels": False,
+    },
+    "privacy.coding": {
+        "WEIGHT_UNITS, SCORE_UNITS, UNSTATED_LEVELS": (64, 64, 1000),
+        "MEAN_SHARE, LABEL_SHARE": (Fraction(1, 50), Fraction(1, 5)),
+        "WEIGHT_SCALE, POPULARITY_SCALE, LABELLED_WEIGHT_SCALE, HEAD_WEIGHT": (4, 8, 6, 80),
+        "LINEAR_FROM, _LABEL_MARGIN, _LONGEST_LOGIT, FEWEST_LABEL_EPSILON": (4.0, 2.0**-10, 16.0, 1e-4),
+        "_KNOTS": (0.0, 0.25, 0.5, 0.75, 1.0),
+        "CURVES['soft']": ((0.0, 0.0, 0.3, 0.8, 1.0), 0.326, 0.107, False),
+        "CURVES['threshold']": ((0.0, 0.0, 0.0, 1.0, 1.0), 0.399, 0.211, True),
+        "CURVES['linear']": ((0.0, 0.25, 0.5, 0.75, 1.0), 0.25, 0.061, False),
+    },
+    "privacy.mechanisms": {
+        "[m for m in MECHANISMS if MECHANISMS[m].needs_budgets]": ["uniform", "sample"],
+        "[m for m in MECHANISMS if not MECHANISMS[m].bounds_users]": ["none"],
+        "[m for m in MECHANISMS if not MECHANISMS[m].needs_h]": ["paid"],
+        "[m for m in MECHANISMS if not MECHANISMS[m].sends_fitted_vectors]": ["paid"],
+        "Stretch().rescale": True,
+    },
+    "privacy.noise": {"H_FLOOR": 2.0**-23},
+    "privacy.sampling.decide": {"BAND": 2.0**-38},
+    "privacy.sampling.discrete_gaussian": {"MAX_SIGMA": 2**50},
+    "privacy.sampling.negative_binomial": {"MAX_LENGTH, _GUARD": (2**14, 128)},
+    "privacy.sampling.released": {"_PRODUCT_LIMIT": 2**53},
+    "privacy.sampling.rounding": {"HALF_WORD, _LIMIT": (63, 2**40)},
+    "privacy.sampling.share_tail": {
+        "SMALLEST_START, _WEIGHT_BITS": (16, 50),
+        # Bernoulli's numbers B(2n) / (2n (2n - 1)).
+        "_STIRLING": (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188),
+    },
+    "privacy.spec": {
+        "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [(0.54, 0.1, 0.5), (0.37, 0.5, 1.0)],
+        "[(g.ratio, g.low, g.high) for g in PrivacySpec().item_groups[:2]]": [(0.33, 0.1, 0.5), (0.33, 0.5, 1.0)],
+    },
+    "shard.choosing": {"LIKE, RIDGE, _FEWEST": (0.25, 10.0, 0.3)},
+    "shard.device_shard": {"LARGEST_FACTOR": 2.0**20},
+    "shard.h_law": {"FALSE_ALARM": 1e-9},
+    "shard.initial": {"SPREAD, int(_GOLDEN)": (0.1, 0x9E3779B97F4A7C15)},
+    "shard.stand_in": {"_WITHIN": np.float32(0.999999)},
+    "secure_sum.messages": {
+        "VERSION, SESSION_BYTES, MAX_LENGTH, MAX_NEIGHBOURS, MAX_PARTNERS": (2, 16, 2**24, 1024, 4096),
+        "SEALED_BYTES, CHECK_BYTES": (82, 64),
+    },
+    "secure_sum.plan": {
+        "MAX_COLLUDING, MIN_FRACTION": (Fraction(1, 20), Fraction(1, 10)),
+        "SumPolicy().min_survivors, SumPolicy().min_neighbours": (16, 64),
+    },
+    "secure_sum.primitives": {
+        "KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, _NO_NONCE, _COUNTER_AND_NONCE": (32, 64, 16, bytes(12), bytes(16)),
+        "_PRIME": 2**255 - 19,
+        "_D": 0x52036CEE2B6FFE738CC740797779E89800700A4D4141D8AB75EB4DCA135978A3,
+    },
+    "secure_sum.roster": {"MAX_DEVICES": 2**16},
+    "secure_sum.shamir": {"SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49)},
+    "secure_sum.sizing": {"TWO_THIRDS, NEGLIGIBLE": (Fraction(2, 3), 2.0**-40)},
+    "secure_sum.wire": {"MAX_BYTES": 2**26 + 1024},
+    "device.database": {"_KIND.application.to_bytes(4, 'big'), _KIND.schema, _BEFORE_HEADS": (b"hdpv", 2, 1)},
+    "device.ledger": {
+        "SLACK": 1e-9,
+        "Entry.__struct_defaults__": (1, 10, None, "", 0, 0.0, 0.0),
+    },
+    "device.paying": {"TYPICAL_RATERS": 20},
+    "device.policy": {
+        "(p := Policy()).allow_nominal, p.allow_unprotected, p.require_sums": (False, False, True),
+        "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (1.0, 50.0, 0.001, None),
+        "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (200, 16, 16, 1),
+        "(p := Policy()).min_neighbours, p.max_credit": (64, 1),
+    },
+    "device.public": {"_MOST_USERS": 2**31},
+    "device.rated": {"_MAX_ID_LENGTH": 256},
+    "device.run_state": {
+        "MAX_OPEN": 8,
+        "(r := RunState(recommender='r', terms=None)).seed, r.charged, r.number": (0, False, 0),
+        "(r := RunState(recommender='r', terms=None)).summed, r.over": (-1, False),
+    },
+    "device.slots": {"SLOT": 0.1},
+    "device.spending": {"_SLACK": 1e-9},
+    "device.summing": {"_MAX_PLANS": 32},
+    "device.tally": {"_BYTES, _MODULUS": (32, 2**256)},
+    "device.training": {"MAX_NUMBERS": 2**23},
+    "device.vault": {
+        "KEY_BYTES, TAG_BYTES, _NONCE_BYTES, _PAD_TO": (32, 16, 12, 64),
+        "SCRYPT_COST, _MOST_COST, _BLOCK_SIZE": (2**17, 2**20, 8),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", NUMBERS)
+def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
+    known = vars(import_module(f"hdpmf.{module}"))
+    for expression, value in NUMBERS[module].items():
+        found = eval(expression, dict(known))
+        if hasattr(found, "heights"):  # a curve
+            found = (found.heights, found.slope, found.within, found.jumps)
+        assert found == value, expression
