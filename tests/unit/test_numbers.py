@@ -47,7 +47,6 @@ NUMBERS: dict[str, dict[str, object]] = {
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [(0.54, 0.1, 0.5), (0.37, 0.5, 1.0)],
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().item_groups[:2]]": [(0.33, 0.1, 0.5), (0.33, 0.5, 1.0)],
     },
-    "shard.choosing": {"LIKE, RIDGE, _FEWEST": (0.25, 10.0, 0.3)},
     "shard.device_shard": {"LARGEST_FACTOR": 2.0**20},
     "shard.h_law": {"FALSE_ALARM": 1e-9},
     "shard.initial": {"SPREAD, int(_GOLDEN)": (0.1, 0x9E3779B97F4A7C15)},
