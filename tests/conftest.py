@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         elif str(place).startswith(tuple(f"{name}/" for name in _TOGETHER)) or str(place) in _TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(place)))
+        elif place.parts[:2] == ("unit", "prio"):  # their kernels take seconds to compile: once
+            item.add_marker(pytest.mark.xdist_group("prio"))
 
 
 def _data_folder() -> Path | None:

@@ -14,6 +14,7 @@ The tree::
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
     ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
+    ├── PrioError              a share, a proof or a message between the two servers was refused; nothing of it counts
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
     │   └── TransportError     the engine could not be started, or the other side could not be reached or refused
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
@@ -89,6 +90,12 @@ class SecureSumError(HdpmfError):
     """A secure sum was refused or broken off; no device's vector was revealed."""
 
     exit_code = 11
+
+
+class PrioError(HdpmfError):
+    """A share, a proof or a message between the two servers was refused; nothing of it was counted."""
+
+    exit_code = 13
 
 
 class FederationError(HdpmfError):

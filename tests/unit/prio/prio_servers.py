@@ -1,0 +1,36 @@
+"""A report through all servers, as tests need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hdpmf.prio import Prio3, Sharded
+
+NONCE = bytes(range(16))
+
+
+def key_of(vdaf: Prio3) -> bytes:
+    """A verify key."""
+    return bytes(range(vdaf.seed_size))
+
+
+def check(vdaf: Prio3, report: Sharded, nonce: bytes = NONCE) -> list[np.ndarray]:
+    """Every server's share of what is summed, or a refusal."""
+    prepared = [
+        vdaf.prepare(key_of(vdaf), server, nonce, report.public_share, share)
+        for server, share in enumerate(report.input_shares)
+    ]
+    message = vdaf.verify([part for _, part in prepared])
+    return [vdaf.finish(kept, message) for kept, _ in prepared]
+
+
+def sum_of(vdaf: Prio3, vectors: Sequence[np.ndarray]) -> list[int]:
+    """The sum of encoded vectors, by all servers."""
+    totals = [np.zeros(vdaf.circuit.output_length, vdaf.field.dtype) for _ in range(vdaf.servers)]
+    for number, vector in enumerate(vectors):
+        nonce = number.to_bytes(16, "big")
+        outputs = check(vdaf, vdaf.shard(vector, nonce), nonce)
+        totals = [vdaf.field.add(total, output) for total, output in zip(totals, outputs, strict=True)]
+    return vdaf.unshard([vdaf.field.encode(total) for total in totals])

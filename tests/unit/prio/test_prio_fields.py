@@ -1,0 +1,115 @@
+"""The two fields against Python's own whole numbers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from hdpmf.errors import PrioError
+from hdpmf.prio import FIELD64, FIELD128, Field, arithmetic
+
+BOTH = [FIELD64, pytest.param(FIELD128, marks=pytest.mark.slow)]
+# A jump that depends on something, on x86 and on ARM.
+CONDITIONAL_JUMP = re.compile(r"^\s+(?:j(?!mp\b)[a-z]+|b\.\w+|cbn?z|tbn?z)\s", re.MULTILINE)
+
+
+def edges(field: Field) -> list[int]:
+    """Numbers around which carries, borrows and reductions happen, and some others."""
+    steps = [1 << shift for shift in range(0, 8 * field.size, 16)]
+    near = [number + off for number in (0, *steps, field.modulus) for off in (-2, -1, 0, 1, 2)]
+    some = np.random.default_rng(1).integers(0, 2**62, 20)
+    return sorted({number % field.modulus for number in (*near, *(int(x) * 0x9E3779B97F4A7C15F39CC060 for x in some))})
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+def test_arithmetic_is_that_of_whole_numbers_modulo_the_prime(field: Field):
+    left, right = zip(*((a, b) for a in edges(field) for b in edges(field)), strict=True)
+    a, b = field.vector(left), field.vector(right)
+    for ours, theirs in (
+        (field.add, [x + y for x, y in zip(left, right, strict=True)]),
+        (field.sub, [x - y for x, y in zip(left, right, strict=True)]),
+        (field.mul, [x * y for x, y in zip(left, right, strict=True)]),
+    ):
+        assert field.encode(ours(a, b)) == field.encode(field.vector(theirs))
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+def test_a_transform_is_a_polynomial_at_roots_of_unity(field: Field):
+    coefficients = [3, -1, 4, field.modulus - 5]
+    root = pow(7, (field.modulus - 1) // 16, field.modulus)
+    expected = [sum(c * pow(root, i * k, field.modulus) for k, c in enumerate(coefficients)) for i in range(16)]
+    row = field.vector(coefficients).reshape(1, -1)
+    values = field.evaluate(row, 16)
+    assert field.encode(values) == field.encode(field.vector(expected))
+    assert field.encode(field.interpolate(values)) == field.encode(row) + bytes(12 * field.size)
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+def test_powers_and_signed_numbers(field: Field):
+    assert field.integers(field.powers(field.vector([3]), 20)) == [3**i for i in range(1, 21)]
+    numbers = np.array([0, 1, -1, 2**62, -(2**62)])
+    assert field.integers(field.secret(numbers)) == numbers.tolist()
+
+
+@pytest.mark.parametrize("field", [FIELD64, FIELD128], ids=lambda field: field.name)
+def test_words_that_are_no_elements_are_left_out_and_refused(field: Field):
+    numbers = [0, field.modulus - 1, field.modulus, 2 ** (8 * field.size) - 1, 5]
+    words = np.frombuffer(b"".join(number.to_bytes(field.size, "little") for number in numbers), np.uint64)
+    assert field.integers(field.elements_of(words)) == [0, -1, 5]
+    with pytest.raises(PrioError, match="not below the modulus"):
+        field.decode(words.tobytes(), len(numbers))
+
+
+def test_rejected_words_are_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch):
+    stream = np.array([1, 2**64 - 1, 2, 2**64 - 2, 2**64 - 3, 3, 4], np.uint64)
+    monkeypatch.setattr("hdpmf.prio.field.xof_lanes", lambda tag, seed, binder, count: stream[:count])
+    assert FIELD64.integers(FIELD64.expand(b"", b"", b"", 3)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("field", [FIELD64, FIELD128], ids=lambda field: field.name)
+@given(encoded=st.binary(max_size=64), count=st.integers(0, 4))
+@settings(max_examples=50)
+def test_any_bytes_are_elements_or_an_error(field: Field, encoded: bytes, count: int):
+    try:
+        vector = field.decode(encoded, count)
+    except PrioError:
+        return
+    assert field.encode(vector) == encoded
+    assert len(vector) == count
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("add64", "sub64", "mul64"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("add128", "sub128", "mul128")),
+    ],
+)
+def test_arithmetic_never_jumps_by_value(name: str):
+    assert conditional_jumps(getattr(arithmetic, name).py_func, wide=name.endswith("128")) == 0
+
+
+def test_a_jump_would_be_noticed():
+    def add_with_a_branch(a, b):
+        steps = np.uint64(0)
+        while a > b:
+            a, steps = a // np.uint64(3) + b, steps + a
+        return steps
+
+    assert conditional_jumps(add_with_a_branch, wide=False) > 0
+
+
+def conditional_jumps(function, *, wide: bool) -> int:
+    """In the machine code of an operation, without Python's wrapper around it."""
+    compiled = njit(function)
+    element = (np.uint64(5), np.uint64(6)) if wide else np.uint64(5)
+    compiled(element, element)
+    (assembly,) = compiled.inspect_asm().values()
+    bodies = re.findall(r"^_ZN(?!7cpython|cfunc)[^\n]*:\n(.*?)^\s+\.size", assembly, re.DOTALL | re.MULTILINE)
+    assert bodies
+    return len(CONDITIONAL_JUMP.findall(bodies[0]))

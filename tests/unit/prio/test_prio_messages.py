@@ -1,0 +1,96 @@
+"""Whatever bytes arrive, a server gives an answer or a clear refusal, and looks at sizes first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prio_servers import NONCE, check, key_of, sum_of
+
+from hdpmf.errors import ConfigError, PrioError
+from hdpmf.prio import FIELD64, Prio3, Sharded, SumVec, prio3_one_rating, prio3_sum_vec_multiproof
+
+VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
+SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))
+
+
+@pytest.fixture(scope="module")
+def report() -> Sharded:
+    return VDAF.shard(VDAF.circuit.encode(np.array([64, 0, 9]), np.array([0, 1, 2])), NONCE)
+
+
+def near(size: int) -> st.SearchStrategy[bytes]:
+    """Bytes of that size, of nearly that size, or of any small one; in half of them every number is an element."""
+    whole = st.binary(min_size=size, max_size=size)
+    small = whole.map(lambda data: bytes(byte if place % 8 != 7 else byte & 0x7F for place, byte in enumerate(data)))
+    return whole | small | st.binary(max_size=64) | st.sampled_from([size - 1, size + 1, 8 * size]).map(bytes)
+
+
+@given(public=near(64), leader=near(SIZES[0]), helper=near(SIZES[1]), nonce=st.just(NONCE) | near(16), key=near(32))
+@settings(max_examples=60)
+def test_no_bytes_are_counted_or_break_a_server(public, leader, helper, nonce, key):
+    parts = []
+    for server, share in enumerate((leader, helper)):
+        try:
+            parts.append(VDAF.prepare(key, server, nonce, public, share)[1])
+        except PrioError:
+            return
+    with pytest.raises(PrioError):
+        VDAF.verify(parts)
+
+
+@given(st.lists(near(VDAF.prepare_share_size), max_size=3), st.lists(near(VDAF.circuit.output_length * 8), max_size=2))
+@settings(max_examples=60)
+def test_no_bytes_between_servers_or_for_the_collector_break_them(parts, sums):
+    with pytest.raises(PrioError):
+        VDAF.verify(parts)
+    try:
+        assert len(VDAF.unshard(sums)) == VDAF.circuit.output_length
+    except PrioError:
+        assert any(len(encoded) != 8 * VDAF.circuit.output_length or b"\xff" * 4 in encoded for encoded in sums)
+
+
+@given(place=st.integers(0, SIZES[0] + SIZES[1] + 63), bit=st.integers(0, 7))
+@settings(max_examples=60)
+def test_a_single_wrong_bit_is_refused(report: Sharded, place: int, bit: int):
+    joined = bytearray(b"".join((*report.input_shares, report.public_share)))
+    joined[place] ^= 1 << bit
+    shares = [bytes(joined[: SIZES[0]]), bytes(joined[SIZES[0] : sum(SIZES)])]
+    with pytest.raises(PrioError):
+        check(VDAF, Sharded(bytes(joined[sum(SIZES) :]), shares))
+
+
+def test_a_message_that_is_not_the_servers_own_is_refused(report: Sharded):
+    kept, _ = VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, report.input_shares[0])
+    for message in (b"", bytes(32), kept.joint_seed[:-1]):
+        with pytest.raises(PrioError, match="joint randomness"):
+            VDAF.finish(kept, message)
+
+
+def test_a_large_message_is_refused_before_anything_is_read(report: Sharded):
+    with pytest.raises(PrioError, match="input share has"):
+        VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, bytes(10_000_000))
+
+
+def test_servers_and_their_number_are_checked(report: Sharded):
+    with pytest.raises(ConfigError, match="no server 2"):
+        VDAF.prepare(key_of(VDAF), 2, NONCE, report.public_share, report.input_shares[0])
+    with pytest.raises(ConfigError, match="servers"):
+        Prio3(VDAF.circuit, 1, proofs=3, servers=1)
+    with pytest.raises(ConfigError, match="bits"):
+        SumVec(FIELD64, 3, 63)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 9, 100, None])
+def test_sum_vec_adds_up_and_refuses_what_is_no_bit(chunk: int | None):
+    vdaf = prio3_sum_vec_multiproof(4, 5, chunk)
+    rows = [[0, 1, 30, 31], [31, 31, 31, 31], [7, 0, 0, 9]]
+    assert sum_of(vdaf, [vdaf.circuit.encode(row) for row in rows]) == [38, 32, 61, 71]
+    for lie in (2, -1, (FIELD64.modulus + 1) // 2):
+        bits = FIELD64.vector([0, 1, lie, *[1] * 17])
+        with pytest.raises(PrioError, match="proof does not hold"):
+            check(vdaf, vdaf.shard(bits, NONCE))
+    for row in ([0, 0, 0, 32], [0, 0, -1, 0], [1, 2, 3]):
+        with pytest.raises(PrioError, match="5 bits"):
+            vdaf.circuit.encode(row)
