@@ -10,6 +10,10 @@ from pathlib import Path
 from deployed import wait_until
 
 from hdpmf.federation.deploy import Deployment, free_port
+from hdpmf.models import HDPBit
+from hdpmf.protocol import encode
+from hdpmf.protocol.lists import digest_of
+from hdpmf.recommender.release import Release
 
 
 def _hdpmf(*arguments: object) -> dict:
@@ -49,6 +53,14 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
         deployment.device("late", stores[3], *join)
         deployment.wait("late", seconds=120)
     assert len(_hdpmf("device", "recommend", stores[3], "-n", 5)["items"]) == 5
+    # The model for lists is with everybody, and what it was trained on with the recommender.
+    lists = [_hdpmf("device", "status", store)["model"]["lists"] for store in stores]
+    assert lists[0]["kind"] == "ease"
+    assert lists == [lists[0]] * 4
+    (release,) = service.glob("runs/*/ratings.release")
+    again = HDPBit.from_release(Release.load(release))
+    assert again.lists_ is not None
+    assert digest_of(encode(again.lists_.table())) == lists[0]["sha256"]
     assert _hdpmf("device", "ledger", stores[3])["entries"] == []
     told = _hdpmf("device", "ledger", stores[0])["entries"]
     assert [entry["action"] for entry in told] == ["sent", "received"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf.audit.world import Target
-from hdpmf.models.one_round import HDPBit
+from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.coding import Coding, make_ruler, weight_units
 from hdpmf.privacy.sampling import SeededNoise

@@ -14,8 +14,9 @@ from functools import lru_cache
 import msgspec
 
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
-from hdpmf.device.local_model import LocalModel, keep_model
-from hdpmf.device.outbox import pack, request_tag, sealed, unpack
+from hdpmf.device.lists import lack_lists, with_lists, with_older_lists
+from hdpmf.device.local_model import LocalModel, keep_model, kept_model
+from hdpmf.device.outbox import pack, refusal, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
 from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open, view_of
 from hdpmf.device.session import Outcome, Session, Setup
@@ -37,7 +38,6 @@ from hdpmf.protocol import (
     Opening,
     Plan,
     Ready,
-    Refusal,
     Reply,
     Round,
     Survey,
@@ -45,12 +45,10 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.federation import RUN_BYTES, Reason
 from hdpmf.protocol.wire import MAX_BYTES
 from hdpmf.shard.outgoing import compose
 from hdpmf.threads import Workers
 
-_NO_RUN = bytes(RUN_BYTES)
 _FINAL = ("protocol", "policy")
 """Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
 
@@ -98,6 +96,7 @@ class DeviceAgent:
         self._sessions: dict[bytes, Session] = {}
         self.model: LocalModel | None = None
         """The last finished run, in simulation; otherwise it is in the store."""
+        self._lists_came = b""  # the last run that lists came in, whether they were taken or refused
 
     def __repr__(self) -> str:
         return f"DeviceAgent({self._store!r})"
@@ -108,18 +107,24 @@ class DeviceAgent:
             envelope: Envelope | None = None
             try:
                 envelope = _opened(data)
-                return self._sum(envelope) if envelope.part == "sum" else self._job(envelope, data)
+                match envelope.part:
+                    case "sum":
+                        return self._sum(envelope)
+                    case "lists":
+                        return self._lists(envelope)
+                    case _:
+                        return self._job(envelope, data)
             except HdpmfError as error:
                 reason = reason_of(error)
                 self._log(f"refused ({reason}): {error}")
                 if envelope is not None:
                     self._forget_half_done(envelope.run)
-                return _refusal(envelope, reason)
+                return refusal(envelope, reason)
             except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
                 self._log(f"refused (unavailable): {type(error).__name__} in this program")
                 if envelope is not None:
                     self._sessions.pop(envelope.run, None)
-                return _refusal(envelope, "unavailable")
+                return refusal(envelope, "unavailable")
 
     def _job(self, envelope: Envelope, data: bytes) -> bytes:
         message = decode(envelope.body)
@@ -244,8 +249,8 @@ class DeviceAgent:
                 charge(store, outcome.entry, *outcome.pays)
             elif outcome.entry is not None:
                 store.ledger.note(outcome.entry)
-            if outcome.model is not None and not self._setup.simulation:
-                keep_model(store, outcome.model)
+            if outcome.model is not None:
+                self._keep(with_older_lists(outcome.model, self._kept()))
             if state.over:
                 self._give_back(session)
             if session.run not in self._sessions or state.over:
@@ -261,8 +266,33 @@ class DeviceAgent:
         self._sessions[session.run] = session
         if state.over and not state.charged:
             del self._sessions[session.run]
-        if outcome.model is not None and self._setup.simulation:
-            self.model = msgspec.structs.replace(outcome.model, numbers=_one_copy(outcome.model.numbers))
+
+    @property
+    def expects_lists(self) -> bool:
+        """Whether a model for lists is yet to come: the facts here name one."""
+        model = self._kept()
+        return model is not None and model.run != self._lists_came.hex() and lack_lists(model)
+
+    def _kept(self) -> LocalModel | None:
+        """The last finished run."""
+        return self.model if self._setup.simulation else kept_model(self._store)
+
+    def _keep(self, model: LocalModel) -> None:
+        if self._setup.simulation:
+            self.model = msgspec.structs.replace(model, numbers=_one_copy(model.numbers), lists=_one_copy(model.lists))
+        else:
+            keep_model(self._store, model)
+
+    def _lists(self, envelope: Envelope) -> bytes:
+        """Keep a model for lists beside the facts that name it. Nothing is sent or paid, whatever it is."""
+        self._lists_came = envelope.run
+        store, catalogue = self._store, self._store.pinned_catalogue
+        if catalogue is None:
+            raise ProtocolError("refused: no item table is pinned here")
+        with store.transaction():
+            n_items = len(catalogue.positions)
+            self._keep(with_lists(self._kept(), envelope.run, envelope.body, n_items, store.policy))
+        return sealed(envelope.run, envelope.number, compose(Accepted))
 
     def _sum(self, envelope: Envelope) -> bytes:
         session = self._session(envelope.run)
@@ -329,9 +359,9 @@ class DeviceAgent:
         return [run for run, saved in states if saved and read_state(saved).recommender == self._setup.recommender]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _one_copy(numbers: bytes) -> bytes:
-    """The same object for equal bytes: thousands of simulated devices keep the same public numbers."""
+    """The same object for equal bytes: thousands of simulated devices keep the same public numbers and lists."""
     return numbers
 
 
@@ -356,9 +386,3 @@ def _check_number(envelope: Envelope, message: Message) -> None:
             right = envelope.number == 0
     if not right:
         raise ProtocolError(f"refused: the envelope is of job {envelope.number}, the {type(message).__name__} is not")
-
-
-def _refusal(envelope: Envelope | None, reason: Reason) -> bytes:
-    run, number = (_NO_RUN, 0) if envelope is None else (envelope.run, envelope.number)
-    refusal = encode(compose(Refusal, reason=reason))
-    return encode(compose(Reply, run=run, number=number, part="refusal", body=refusal))

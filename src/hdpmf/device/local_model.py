@@ -8,20 +8,22 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from hdpmf.device.public import PinnedCatalogue
+from hdpmf.device.public import PinnedCatalogue, read_lists
 from hdpmf.device.store import MODEL, DeviceStore
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.methods import method_named
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.public.device_fit import device_fit
+from hdpmf.public.lists import ListModel
 from hdpmf.public.priors import SHIPPED, Prior, load_prior
 from hdpmf.public.taste import taste_columns
 from hdpmf.ratings import ItemFilter
 from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import Devices
-from hdpmf.shard.recommending import ListMaker, Recommendation
+from hdpmf.shard.list_order import ByListModel
+from hdpmf.shard.recommending import ListMaker, ListOrder, Recommendation
 from hdpmf.threads import Workers
 
 
@@ -33,6 +35,7 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
         numbers: The final Round or the ItemFacts, encoded.
         users: Users with a vector of this run. Others are fitted when they ask.
         vectors: Their vectors, float32, one after the other. PRIVATE.
+        lists: The ListTable, encoded, where one came; it may be that of an earlier run.
     """
 
     recommender: str
@@ -43,6 +46,7 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     numbers: bytes
     users: tuple[str, ...] = ()
     vectors: bytes = b""
+    lists: bytes = b""
 
     def __repr__(self) -> str:
         return f"LocalModel({self.method}, run {self.run[:8]})"
@@ -110,9 +114,14 @@ def recommend_each(
     if only is not None and only.items is not None:
         known = ready.catalogue.known.items
         only = replace(only, items=[known.parse(str(item)) for item in only.items])
-    names = everyone.ids[codes].tolist()
-    for name, found in zip(names, ready.maker.lists(codes, n, keep_rated=keep_rated, only=only), strict=True):
-        yield name, [replace(entry, item=str(entry.item)) for entry in found]
+    # A model for lists knows nothing of somebody without ratings; what people choose in general is for them.
+    told = np.diff(ready.devices.rated_start)[codes] > 0 if ready.lists is not None else np.zeros(len(codes), bool)
+    made = {
+        by_lists: iter(ready.maker(by_lists).lists(codes[told == by_lists], n, keep_rated=keep_rated, only=only))
+        for by_lists in (False, True)
+    }
+    for name, by_lists in zip(everyone.ids[codes].tolist(), told.tolist(), strict=True):
+        yield name, [replace(entry, item=str(entry.item)) for entry in next(made[by_lists])]
 
 
 def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
@@ -123,7 +132,8 @@ def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | 
     numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
     if isinstance(numbers, ItemFacts):
         simple = isinstance(plan, Survey) and plan.design == "S"
-        return _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
+        ready = _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
+        return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
     if isinstance(numbers, Round) and isinstance(plan, Plan):
         return _after_rounds(store, catalogue, model, plan, numbers)
     raise StorageError("the model lacks a part: the store is damaged")
@@ -150,6 +160,7 @@ class Prepared:
         features: What tastes are about, where that is known.
         feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
+        lists: What orders items for somebody with ratings, where a model for lists came.
     """
 
     catalogue: PinnedCatalogue
@@ -161,6 +172,7 @@ class Prepared:
     features: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
     stranger: np.ndarray | None = None
+    lists: ListModel | None = None
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
         """Predicted ratings of all items, one row for each of these users."""
@@ -170,10 +182,13 @@ class Prepared:
             devices.scale.clip(self.mechanism.bring_back(devices.vectors[users] @ self.factors.T, weights))
         )
 
-    @property
-    def maker(self) -> ListMaker:
-        """Makes lists for the users here."""
-        order = ChooseAndLike(self.devices, self.predicted, self.popularity, self.features, self.feature_names)
+    def maker(self, by_lists: bool) -> ListMaker:
+        """Makes lists for the users here, by the model for lists or by what people choose in general."""
+        order: ListOrder = ChooseAndLike(
+            self.devices, self.predicted, self.popularity, self.features, self.feature_names
+        )
+        if by_lists and self.lists is not None:
+            order = ByListModel(self.devices, self.lists)
         known = self.catalogue.known
         return ListMaker(self.devices, order, self.expected, self.trained, known.items, known.item_table)
 

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Gradients, ItemCounts, Message, Reply, decode, encode
+from hdpmf.protocol import Envelope, Gradients, ItemCounts, Message, Refusal, Reply, decode, encode
+from hdpmf.protocol.federation import RUN_BYTES, Reason
 from hdpmf.shard.outgoing import compose
 
 _Sparse = tuple[int, tuple[int, ...], bytes, bytes]
@@ -61,3 +62,10 @@ def _sparse(kind: bytes, number: int, table: np.ndarray) -> bytes:
 def sealed(run: bytes, number: int, message: Message) -> bytes:
     """The reply with a message of the protocol in it, as it leaves."""
     return encode(compose(Reply, run=run, number=number, part="job", body=encode(message)))
+
+
+def refusal(envelope: Envelope | None, reason: Reason) -> bytes:
+    """The reply that says no, and why in a word."""
+    run, number = (bytes(RUN_BYTES), 0) if envelope is None else (envelope.run, envelope.number)
+    body = encode(compose(Refusal, reason=reason))
+    return encode(compose(Reply, run=run, number=number, part="refusal", body=body))

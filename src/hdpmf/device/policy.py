@@ -49,6 +49,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_colluding: Part of the pinned roster that may work for the recommender: without their shares, too, there
             is enough noise in every sum.
         max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
+        max_list_bytes: Most that a model for lists may take on this device; for few items it is less.
     """
 
     methods: tuple[str, ...] = ("hdp-sum",)
@@ -69,6 +70,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_fraction: str = "1/10"
     max_colluding: str = "1/20"
     max_credit: int = 1
+    max_list_bytes: int = 16_000_000
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.methods if name not in federated()]
@@ -87,6 +89,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_raters", 1),
             ("min_neighbours", 1),
             ("max_credit", 1),
+            ("max_list_bytes", 0),
         ):
             given = getattr(self, name)
             if given is not None and given < least:
@@ -231,6 +234,7 @@ _MEANINGS = {
     "min_fraction": "Part of the roster, at least, that every sum is over.",
     "max_colluding": "Part of the roster that may work for the recommender; noise is enough without theirs.",
     "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
+    "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 takes none.",
 }
 
 

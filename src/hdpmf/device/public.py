@@ -1,8 +1,9 @@
-"""What a device has pinned of the outside world: the item table and the roster. Nothing private is in here."""
+"""What a device has of the outside world: the item table, the roster, models for lists. Nothing private is in here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
@@ -10,8 +11,10 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import ProtocolError, StorageError
+from hdpmf.protocol import ListTable, decode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.public.lists import ListModel
 from hdpmf.secure_sum import Roster
 
 _MOST_USERS = 1 << 31
@@ -111,3 +114,12 @@ class PinnedRoster:
 
 
 _ROSTERS: WeakValueDictionary[bytes, PinnedRoster] = WeakValueDictionary()
+
+
+@lru_cache(maxsize=2)
+def read_lists(body: bytes) -> ListModel:
+    """The model for lists in a message. Thousands of simulated devices in one process share one."""
+    table = decode(body)
+    if not isinstance(table, ListTable):
+        raise ProtocolError(f"refused: a {type(table).__name__} is no model for lists")
+    return ListModel.of(table)

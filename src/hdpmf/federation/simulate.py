@@ -14,11 +14,13 @@ from hdpmf.errors import FederationError
 from hdpmf.federation.devices import DevicesHere, DevicesInProcesses, Vectors
 from hdpmf.federation.population import deal
 from hdpmf.models import Model, make_model
+from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.one_round import OneRound
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.public.lists import ListModel
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.service.enrolment import Enrolled
@@ -214,7 +216,10 @@ def _everyones_model(
     if isinstance(numbers, ItemFacts):
         if not isinstance(model, OneRound):
             raise FederationError(f"{settings.method} has no use for item facts")
-        return model.with_facts(train, weights, numbers)
+        model.with_facts(train, weights, numbers)
+        if isinstance(model, HDPBit) and outcome.model.lists is not None:
+            model.lists_ = ListModel.of(outcome.model.lists)
+        return model
     beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
     model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
     model.catalogue_ = Catalogue(train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table)

@@ -4,9 +4,10 @@ from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
+from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists, PrivatePopular
 from hdpmf.models.methods import make_model
-from hdpmf.models.one_round import HDPBit, HDPSum
+from hdpmf.models.one_round import HDPSum
 from hdpmf.models.training import EpochRecord
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings.item_features import ItemFeatures

@@ -230,7 +230,7 @@ class Model(Parameters, ABC):
         scale = self.catalogue_.scale
         if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
             raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
-        if ratings.users.is_integer != self.devices_.users.is_integer:
+        if len(self.devices_.users) and ratings.users.is_integer != self.devices_.users.is_integer:
             raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
 
     def _check_ranks(self) -> None:

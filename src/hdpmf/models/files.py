@@ -25,13 +25,14 @@ from hdpmf.files import new_folder
 from hdpmf.models.base import Model
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
+from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListsOnly, MostPopular, NeuralLists, PrivatePopular
-from hdpmf.models.one_round import HDPBit, HDPSum, OneRound
+from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord
 from hdpmf.protocol import ItemFacts, Round
 from hdpmf.public.device_fit import to_stars
-from hdpmf.public.lists import LIST_FACTS, ListModel
+from hdpmf.public.lists import ListModel
 from hdpmf.public.model import PublicModel, ids
 from hdpmf.public.parts import read_part, write_part
 from hdpmf.public.priors import Prior
@@ -62,9 +63,6 @@ def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
         for part, mode in (("recommender", 0o755), ("devices", 0o700)):
             (staging / part).mkdir(mode)
         public_part(model).write(staging / "recommender")
-        lists = getattr(model, "lists_", None)
-        if lists is not None:
-            lists.write(staging / "recommender")
         if isinstance(model, HDPBit) and model.release_ is not None:
             model.release_.save(staging / "recommender" / _RELEASE)
         _write_devices(model, staging / "devices")
@@ -89,8 +87,8 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
-        if isinstance(model, HDPBit | ListsOnly) and (root / "recommender" / LIST_FACTS).exists():
-            model.lists_ = ListModel.read(root / "recommender")
+        if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
+            model.lists_ = ListModel.of(public.lists)
         if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
             model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)
@@ -119,7 +117,7 @@ def public_part(model: Model) -> PublicModel:
     else:
         last = getattr(model, "epochs", 0) + 1
         numbers = Round(number=last, item_factors=catalogue.factors, raters=catalogue.raters, h=None)
-    features, prior = params.get("features"), params.get("prior")
+    features, prior, lists = params.get("features"), params.get("prior"), getattr(model, "lists_", None)
     return PublicModel(
         about=about,
         items=catalogue.items,
@@ -129,6 +127,7 @@ def public_part(model: Model) -> PublicModel:
         fit=fit,
         features=features if isinstance(features, ItemFeatures) else None,
         prior=prior if isinstance(prior, Prior) else None,
+        lists=None if lists is None else lists.table(),
     )
 
 

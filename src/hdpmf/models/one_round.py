@@ -1,4 +1,4 @@
-"""HDPSum and HDPBit: one round, a proved guarantee, and everything else on the device.
+"""What HDPSum and HDPBit share, and HDPSum: one round, a proved guarantee, and everything else on the device.
 
 A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public or privately
 released and whose user vectors never leave the device.
@@ -17,32 +17,28 @@ import numpy as np
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
 from hdpmf.methods import check
-from hdpmf.methods.configurations import BitOptions, OneRoundOptions, SumOptions
+from hdpmf.methods.configurations import OneRoundOptions, SumOptions
 from hdpmf.models.base import Callback, Model
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
 from hdpmf.privacy.bounding import at_most
 from hdpmf.privacy.coding import WEIGHT_SCALE
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
-from hdpmf.privacy.sampling import SeededNoise, seed_of
+from hdpmf.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import BitContribution, ItemFacts, Survey
+from hdpmf.protocol import ItemFacts, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
-from hdpmf.public.lists import ListModel
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.public.taste import corrected_popularity, taste_columns
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
-from hdpmf.recommender.lists import train_list_model
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
-from hdpmf.recommender.release import Release
 from hdpmf.shard import Devices
 from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import own_means
-from hdpmf.shard.list_order import ByListModel
 from hdpmf.shard.recommending import ListOrder
 from hdpmf.threads import Workers
 
@@ -207,6 +203,22 @@ class OneRound(OneRoundOptions, Model):
         self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: Prior | None
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
+        recommender, shard, answers = self._hear(train, weights, features, prior)
+        self._keep(answers, recommender.survey, train, features)
+        return shard.check(recommender.facts(answers)), shard.n_silent
+
+    def _hear(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        features: ItemFeatures | None,
+        prior: Prior | None = None,
+        released: ReleasedNoise | None = None,
+    ) -> tuple[OneRoundRecommender, OneRoundShard, list[Answer]]:
+        """The recommender that asked, the devices that answered, and what they said.
+
+        The noise is simulated by the seed unless ``released`` is given.
+        """
         catalogue = fingerprint(train.items, features)
         survey = make_survey(
             self._design(),
@@ -222,15 +234,16 @@ class OneRound(OneRoundOptions, Model):
         recommender = OneRoundRecommender(survey, features, score=score, n_patterns=getattr(self, "patterns", 0))
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
-            sent = at_most(train.user_codes, self.max_ratings, SeededNoise(seed, stream=4).uniforms(len(train)))
+            draws: Noise = released or SeededNoise(seed, stream=4)
+            sent = at_most(train.user_codes, self.max_ratings, draws.uniforms(len(train)))
             train, weights = train.take(sent), weights.take(sent)
-        noise = SeededNoise(seed, stream=3)
-        shard = OneRoundShard(train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=True)
-        answers = recommender.hear([shard])
-        self._keep(answers, survey, train)
-        return shard.check(recommender.facts(answers)), shard.n_silent
+        noise: Noise = released or SeededNoise(seed, stream=3)
+        shard = OneRoundShard(
+            train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=released is None
+        )
+        return recommender, shard, recommender.hear([shard])
 
-    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings) -> None:
+    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings, features: ItemFeatures | None) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
     def _order(self) -> ListOrder:
@@ -311,54 +324,3 @@ class HDPSum(SumOptions, OneRound):
         super()._check_params()
         if self.labels and self.design != "A":
             raise ConfigError("taste labels belong to design A; drop design or labels")
-
-
-@dataclass(eq=False, repr=False)
-class HDPBit(BitOptions, OneRound):
-    """One bit per rating: the recommender may see every message.
-
-    Every rating has W_ij * epsilon pure local differential privacy against the whole transcript. Which items a user
-    rated, and the weights, are visible.
-
-    Args:
-        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
-        max_ratings: As for HDPSum.
-        coding: What the bit is about; ``auto`` is a threshold at four of five stars below epsilon 4, and the rating
-            itself from there on.
-        patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs
-            nothing; 0 leaves it unused.
-        features: As for HDPSum.
-        prior: As for HDPSum.
-        on: As for HDPSum.
-        n_threads: As for HDPSum.
-        rng: As for HDPSum.
-    """
-
-    release_: Release | None = field(init=False, default=None)
-    _lists: ListModel | None = field(init=False, default=None)
-
-    @property
-    def lists_(self) -> ListModel | None:
-        """The model for lists, trained when it is first needed; None where the released bits are not at hand."""
-        if self._lists is None and self.release_ is not None:
-            self._lists = train_list_model(
-                self.list_model, self.release_.presence, seed=seed_of(self.rng) % 2**31, on=self.on
-            )
-        return self._lists
-
-    @lists_.setter
-    def lists_(self, lists: ListModel) -> None:
-        self._lists = lists
-
-    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings) -> None:
-        bits = answers[0]
-        if isinstance(bits, BitContribution):
-            self.release_ = Release(survey, bits, train.items, self.privacy, train.name)
-        self._lists = None
-
-    def _order(self) -> ListOrder:
-        lists = self.lists_
-        return super()._order() if lists is None else ByListModel(self.devices_, lists)
-
-    def _design(self) -> str:
-        return "L"

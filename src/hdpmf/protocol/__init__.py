@@ -28,6 +28,7 @@ from hdpmf.protocol.federation import (
     Reply,
     Terms,
 )
+from hdpmf.protocol.lists import ListTable
 from hdpmf.protocol.messages import (
     PROTOCOL_VERSION,
     BudgetReport,
@@ -55,6 +56,7 @@ __all__ = [
     "Here",
     "ItemCounts",
     "ItemFacts",
+    "ListTable",
     "Message",
     "Opening",
     "Plan",

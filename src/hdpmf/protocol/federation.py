@@ -169,13 +169,14 @@ class Envelope(_Message, frozen=True):
     Attributes:
         run: The run that it belongs to.
         number: The job that it belongs to: 0 for everything before the first round, else the round.
-        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job.
+        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job; ``lists``: a model for
+            lists, which is measured before it is decoded.
         body: The message, encoded.
     """
 
     run: bytes
     number: int
-    part: Literal["job", "sum"]
+    part: Literal["job", "sum", "lists"]
     body: bytes
 
     def _check(self) -> None:

@@ -6,6 +6,7 @@
         Survey            ──────────────────────▶
                           ◀──────────────────────   SumContribution or BitContribution, once in a rating's life
         ItemFacts         ──────────────────────▶   (devices fit their own vectors; nothing is sent back)
+        ListTable         ──────────────────────▶   (where the facts name one)
 
 With taste labels there is a round before::
 
@@ -160,6 +161,7 @@ class ItemFacts(_Message, frozen=True):
         labels: The one pattern is how differently the two taste labels rate an item.
         prior: Name of the shipped population prior that vectors are best fitted with. A device that has none of this
             name does without: what it fits never leaves it.
+        lists: SHA-256 of the model for lists that comes after these facts, or None where there is none.
     """
 
     catalogue: str
@@ -170,9 +172,11 @@ class ItemFacts(_Message, frozen=True):
     patterns: np.ndarray
     labels: bool = False
     prior: str | None = None
+    lists: str | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
+        self._require(self.lists is None or len(self.lists) == 64, "lists must be a SHA-256")
         self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
         for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)

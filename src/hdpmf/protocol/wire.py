@@ -10,23 +10,24 @@ import numpy as np
 from hdpmf import msgpack
 from hdpmf.errors import ProtocolError
 from hdpmf.protocol.federation import FederationMessage
+from hdpmf.protocol.lists import ListTable
 from hdpmf.protocol.messages import Message as TrainingMessage
 from hdpmf.protocol.oneround import OneRoundMessage
 
-Message = TrainingMessage | OneRoundMessage | FederationMessage
+Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""
 
-_DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype("<f4"), "i8": np.dtype("<i8")}
+_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(f"<{name}") for name in ("f4", "i8", "i1", "i4", "u2", "u4")}
 
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         name = next((name for name, dtype in _DTYPES.items() if dtype == value.dtype), None)
         if name is None:
-            raise ProtocolError(f"arrays of {value.dtype} cannot be sent; float32 and int64 can")
+            raise ProtocolError(f"arrays of {value.dtype} cannot be sent; {', '.join(_DTYPES)} can")
         return {"dtype": name, "shape": list(value.shape), "data": value.astype(_DTYPES[name]).tobytes()}
     raise ProtocolError(f"a {type(value).__name__} cannot be sent")
 

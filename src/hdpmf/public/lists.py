@@ -14,20 +14,14 @@ Three forms, all small enough for a phone:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdpmf.errors import ModelFileError
-from hdpmf.public.parts import Arrays, read_part, write_part
+from hdpmf.protocol.lists import Form, ListTable
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-Form = Literal["linear", "autoencoder", "factors"]
-
-LIST_FACTS, _NUMBERS = "lists.json", "lists.safetensors"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -228,82 +222,38 @@ class ListModel:
         whole = self.decode.whole.astype(np.float64) * self.decode.unit
         return np.asarray(whole.T @ whole)
 
-    def write(self, folder: Path) -> None:
-        """Write its files into a folder."""
-        arrays: Arrays = {
-            "encode": self.encode.whole,
-            "encode_unit": self.encode.unit,
-            "decode": self.decode.whole,
-            "decode_unit": self.decode.unit,
-            "entries_start": self.entries.start,
-            "entries_items": self.entries.items,
-            "entries": self.entries.whole,
-            "hidden": self.hidden,
-            "output": self.output,
-        }
-        if self.heads is not None:
-            arrays["heads"] = self.heads
-        facts = {
-            "form": self.form,
-            "unit": self.entries.unit,
-            "strength": list(self.strength),
-            "n_items": self.n_items,
-            "about": self.about,
-        }
-        write_part(folder, LIST_FACTS, facts, _NUMBERS, arrays)
+    def table(self) -> ListTable:
+        """As devices get it, and as it is kept in files."""
+        return ListTable(
+            form=self.form,
+            n_items=self.n_items,
+            encode=self.encode.whole,
+            encode_unit=self.encode.unit,
+            decode=self.decode.whole,
+            decode_unit=self.decode.unit,
+            start=self.entries.start,
+            items=self.entries.items,
+            entries=self.entries.whole,
+            entries_unit=self.entries.unit,
+            hidden=self.hidden,
+            output=self.output,
+            strength=self.strength,
+            heads=self.heads,
+            about=self.about,
+        )
 
     @classmethod
-    def read(cls, folder: Path) -> ListModel:
-        """Read what ``write`` wrote."""
-        _, facts, found = read_part(folder / LIST_FACTS, folder / _NUMBERS)
-        try:
-            entries = Entries(found["entries_start"], found["entries_items"], found["entries"], float(facts["unit"]))
-            model = cls(
-                facts["form"],
-                Bytes(found["encode"], found["encode_unit"]),
-                Bytes(found["decode"], found["decode_unit"]),
-                entries,
-                found["hidden"],
-                found["output"],
-                (float(facts["strength"][0]), float(facts["strength"][1])),
-                found.get("heads"),
-                int(facts["n_items"]),
-                dict(facts["about"]),
-            )
-            model.check()
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ModelFileError(f"{folder} is not a model for lists that this version can read ({error})") from error
-        return model
-
-    def check(self) -> None:
-        """Raise ValueError if the parts do not fit each other: what comes from a recommender may be anything."""
-        n, rank = self.decode.whole.shape
-        start = self.entries.start
-        sparse = (
-            start.shape == (n + 1,)
-            and start[0] == 0
-            and start[-1] == len(self.entries.items) == len(self.entries.whole)
-            and bool((np.diff(start) >= 0).all())
-            and (len(self.entries.items) == 0 or (self.entries.items.min() >= 0 and self.entries.items.max() < n))
+    def of(cls, table: ListTable) -> ListModel:
+        """From such a message, which has checked that its parts fit each other."""
+        return cls(
+            table.form,
+            Bytes(table.encode, table.encode_unit),
+            Bytes(table.decode, table.decode_unit),
+            Entries(table.start, table.items, table.entries, table.entries_unit),
+            table.hidden,
+            table.output,
+            table.strength,
+            table.heads,
+            table.n_items,
+            dict(table.about),
         )
-        encoded = self.encode.whole.shape == ((0, rank) if self.form == "factors" else (n, rank))
-        units = self.encode.unit.shape == self.decode.unit.shape == self.hidden.shape == (rank,)
-        finite = all(
-            bool(np.isfinite(array).all()) for array in (self.encode.unit, self.decode.unit, self.hidden, self.output)
-        )
-        heads = self.heads
-        placed = (
-            self.n_items == n
-            if heads is None
-            else (
-                heads.shape == (n,)
-                and n > 0
-                and heads[0] >= 0
-                and heads[-1] < self.n_items
-                and bool((np.diff(heads) > 0).all())
-            )
-        )
-        if self.form not in ("linear", "autoencoder", "factors") or not (
-            placed and sparse and encoded and units and finite and self.output.shape == (n,)
-        ):
-            raise ValueError("its parts do not fit each other")

@@ -19,7 +19,7 @@ import numpy as np
 
 from hdpmf.errors import HdpmfError, ModelFileError
 from hdpmf.files import new_folder
-from hdpmf.protocol import CatalogueTable, ItemFacts, Plan, Round, Survey
+from hdpmf.protocol import CatalogueTable, ItemFacts, ListTable, Plan, Round, Survey
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.public.device_fit import DeviceFit
 from hdpmf.public.parts import Arrays, read_part, write_part
@@ -41,6 +41,7 @@ class PublicModel:
         fit: What devices fit their vectors to, in a one-round model of an estimator.
         features: Item features that were given to an estimator ready-made.
         prior: A population prior that was given to an estimator ready-made.
+        lists: A model for lists, where there is one.
     """
 
     about: dict[str, Any]
@@ -52,17 +53,23 @@ class PublicModel:
     fit: DeviceFit | None = None
     features: ItemFeatures | None = None
     prior: Prior | None = None
+    lists: ListTable | None = None
 
     def __repr__(self) -> str:
         return f"PublicModel({self.about.get('method') or self.about.get('model')}, {len(self.items)} items)"
 
     @classmethod
     def of_run(
-        cls, about: dict[str, Any], table: CatalogueTable, numbers: Round | ItemFacts, plan: Plan | Survey | None
+        cls,
+        about: dict[str, Any],
+        table: CatalogueTable,
+        numbers: Round | ItemFacts,
+        plan: Plan | Survey | None,
+        lists: ListTable | None = None,
     ) -> PublicModel:
         """The result of a run over the items of this message."""
         known = known_items(table)
-        return cls(about, known.items, known.scale, known.item_table, numbers, plan)
+        return cls(about, known.items, known.scale, known.item_table, numbers, plan, lists=lists)
 
     @property
     def catalogue(self) -> CatalogueTable:
@@ -94,6 +101,8 @@ class PublicModel:
             n_items, numbers = len(model.items), model.numbers
             if len(numbers.bias if isinstance(numbers, ItemFacts) else numbers.raters) != n_items:
                 raise ValueError("the parts of the model do not fit each other")
+            if model.lists is not None and model.lists.n_items != n_items:
+                raise ValueError("the model for lists is of other items")
             if model.fit is not None:
                 _check_fit(model.fit, n_items)
         except ModelFileError:

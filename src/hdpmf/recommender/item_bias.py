@@ -155,7 +155,7 @@ def facts_from_bits(
     precision = np.bincount(items, heights**-2, n)
     scores = np.bincount(items, signs / heights, n)
     popularity = np.bincount(items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
-    patterns = rating_patterns(_senders(contributions), items, n, n_patterns)
+    patterns = rating_patterns(count_senders(contributions), items, n, n_patterns)
     known = [np.log(np.maximum(popularity, 0.3))[:, None], patterns]
     known += [] if features is None else [features]
     curve = coding.curve
@@ -170,7 +170,7 @@ def facts_from_bits(
     return item_facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
 
 
-def _senders(contributions: Sequence[BitContribution]) -> np.ndarray:
+def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
     """One number per sender over all shards, in their order.
 
     They are counted anew: a card may claim any number of users, and what follows takes memory for every number.

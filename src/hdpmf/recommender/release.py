@@ -1,14 +1,18 @@
 """A released data set: what ``hdp-bit`` leaves with the recommender, as one file.
 
 Who rated what, with which privacy weight, and one randomised bit per rating. Anything may be trained on it: that is
-post-processing, and costs no privacy beyond what was paid when the bits were sent. The claim travels with the file.
+post-processing, and costs no privacy beyond what was paid when the bits were sent. The claim travels with the file, and
+so does where it comes from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,15 @@ import numpy as np
 from hdpmf.errors import HdpmfError, ModelFileError
 from hdpmf.files import atomic_write
 from hdpmf.privacy.claims import PrivacyClaim
-from hdpmf.protocol import BitContribution, Survey
-from hdpmf.ratings import IdIndex
+from hdpmf.protocol import BitContribution, CatalogueTable, Survey
+from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.ratings import IdIndex, ItemTable, RatingScale
+from hdpmf.ratings.item_features import ItemFeatures, fingerprint
+from hdpmf.recommender.item_bias import count_senders
 from hdpmf.recommender.lists.presence import Presence
 
-FORMAT = 1
+FORMAT = 2
+_BITS = {"senders": np.int32, "items": np.int32, "units": np.uint8, "plus": np.uint8}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,8 +42,13 @@ class Release:
         survey: What was asked: coding, epsilon, scale.
         bits: The answers of all devices.
         items: Item ids, in the order of the positions in the bits.
-        claim: What the epsilon is worth.
+        claim: What the epsilon is worth, and whether its noise was simulated.
         origin: Where it comes from, in words.
+        terms: Under which terms the ratings were given, in words; they hold for this, too.
+        max_ratings: How many bits of a person there are at most; None: as many as there are ratings.
+        item_table: Titles, genres and years, where there are any.
+        features: Public features of the items, where there are any.
+        made_by: The software.
     """
 
     survey: Survey
@@ -43,37 +56,55 @@ class Release:
     items: IdIndex
     claim: PrivacyClaim
     origin: str = ""
+    terms: str = ""
+    max_ratings: int | None = None
+    item_table: ItemTable | None = None
+    features: ItemFeatures | None = None
+    made_by: str = field(default_factory=lambda: f"hdpmf {version('hdpmf')}")
 
     def __repr__(self) -> str:
         return f"Release({len(self.bits.items)} bits about {len(self.items)} items, {self.claim})"
 
     @property
-    def presence(self) -> Presence:
-        """Who rated what."""
-        senders = self.bits.senders
-        n_users = int(senders.max()) + 1 if len(senders) else 0
-        return Presence(senders, self.bits.items, n_users, len(self.items))
+    def scale(self) -> RatingScale:
+        """The public rating scale."""
+        return RatingScale(self.survey.scale_low, self.survey.scale_high, self.survey.scale_step)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    @cached_property
+    def presence(self) -> Presence:
+        """Who rated what; people are counted anew, so that memory goes by how many there are."""
+        people, users = np.unique(self.bits.senders, return_inverse=True)
+        return Presence(users, self.bits.items, len(people), len(self.items))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in it."""
+        return _checksum(self._text(), self._arrays())
+
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from, for whatever is trained on it."""
+        return {
+            "made_by": self.made_by,
+            "origin": self.origin,
+            "terms": self.terms,
+            "noise": self.claim.noise or "released",
+            "sha256": self.digest,
+        }
+
+    def save(self, path: str | PathLike[str], *, mode: int = 0o644) -> None:
         """Write it, whole or not at all."""
         from safetensors.numpy import save
 
-        arrays = {name: getattr(self.bits, name) for name in ("senders", "items", "units", "plus")}
-        small = {"units": np.uint8, "plus": np.uint8}
-        arrays = {name: array.astype(small.get(name, np.int32)) for name, array in arrays.items()}
-        about = {
-            "format": FORMAT,
-            "survey": msgspec.to_builtins(self.survey),
-            "items": self.items.ids.tolist(),
-            "claim": asdict(self.claim),
-            "origin": self.origin,
-        }
-        text = json.dumps(about, sort_keys=True)
-        atomic_write(Path(path), save(arrays, {"release": text, "sha256": _checksum(text, arrays)}))
+        text, arrays = self._text(), self._arrays()
+        atomic_write(Path(path), save(arrays, {"release": text, "sha256": _checksum(text, arrays)}), mode=mode)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Release:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote.
+
+        Raises:
+            ModelFileError: It is damaged, of another version, or something else.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -85,18 +116,63 @@ class Release:
             about: dict[str, Any] = json.loads(header["release"])
             if about["format"] != FORMAT:
                 raise ModelFileError(f"{path} has format {about['format']}; this version reads {FORMAT}")
-            ids = about["items"]
-            return cls(
-                msgspec.convert(about["survey"], Survey),
-                BitContribution(**{name: array.astype(np.int64) for name, array in arrays.items()}),
-                IdIndex(np.array(ids, np.int64 if ids and isinstance(ids[0], int) else np.str_)),
-                PrivacyClaim(**about["claim"]),
-                about["origin"],
-            )
+            return _read(about, arrays)
         except ModelFileError:
             raise
-        except (OSError, SafetensorError, KeyError, ValueError, TypeError, msgspec.MsgspecError, HdpmfError) as error:
-            raise ModelFileError(f"{path} is not a released data set that this version can read ({error})") from error
+        except (OSError, SafetensorError, HdpmfError, msgspec.MsgspecError, RecursionError, *_WRONG) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise ModelFileError(f"{path} is not a released data set that this version can read ({what})") from error
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {name: getattr(self.bits, name).astype(kind) for name, kind in _BITS.items()}
+        if self.features is not None:
+            arrays |= {"features": self.features.matrix, "ridges": self.features.ridges}
+        return arrays
+
+    def _text(self) -> str:
+        features = self.features
+        about = {
+            "format": FORMAT,
+            "survey": msgspec.to_builtins(self.survey),
+            "catalogue": msgspec.to_builtins(catalogue_table(self.items, self.scale, self.item_table)),
+            "features": None if features is None else {"names": features.names, "source": features.source},
+            "claim": asdict(self.claim),
+            **{name: getattr(self, name) for name in _WORDS},
+        }
+        return json.dumps(about, sort_keys=True)
+
+
+_WORDS = ("origin", "terms", "max_ratings", "made_by")
+_WRONG = (KeyError, ValueError, TypeError, AttributeError)
+
+
+def joined(parts: Sequence[BitContribution]) -> BitContribution:
+    """The answers of several cohorts as one; people are counted over all of them, in their order."""
+    rest: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in ("items", "units", "plus")
+    }
+    return BitContribution(senders=count_senders(parts), **rest)
+
+
+def _read(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Release:
+    survey = msgspec.convert(about["survey"], Survey)
+    known = known_items(msgspec.convert(about["catalogue"], CatalogueTable))
+    fields: dict[str, Any] = {name: arrays[name].astype(np.int64) for name in _BITS}
+    bits = BitContribution(**fields)
+    named = about["features"]
+    features = None
+    if named is not None:
+        matrix, ridges = arrays["features"], arrays["ridges"]
+        features = ItemFeatures(tuple(named["names"]), matrix, ridges, named["source"])
+        if matrix.shape != (len(known.items), len(features.names)) or ridges.shape != (len(features.names),):
+            raise ValueError("its features are of other items")
+    if survey.design != "L" or survey.catalogue != fingerprint(known.items, features):
+        raise ValueError("its parts do not belong together")
+    if len(bits.items) and int(bits.items.max()) >= len(known.items):
+        raise ValueError("a bit is about an item that is not there")
+    words = {name: about[name] for name in _WORDS}
+    claim = msgspec.convert(about["claim"], PrivacyClaim)
+    return Release(survey, bits, known.items, claim, item_table=known.item_table, features=features, **words)
 
 
 def _checksum(text: str, arrays: dict[str, np.ndarray]) -> str:

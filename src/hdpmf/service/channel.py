@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
 
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
 from hdpmf.protocol import (
@@ -56,11 +57,17 @@ class RunChannel:
         self.metrics.refusals[reason] += 1
 
     def ask(
-        self, devices: Collection[str], number: int, message: Message | bytes, deadline: float, *expected: type
+        self,
+        devices: Collection[str],
+        number: int,
+        message: Message | bytes,
+        deadline: float,
+        *expected: type,
+        part: Literal["job", "lists"] = "job",
     ) -> Iterator[tuple[str, Message]]:
         """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
         body = message if isinstance(message, bytes) else encode(message)
-        data = encode(Envelope(run=self._run, number=number, part="job", body=body))
+        data = encode(Envelope(run=self._run, number=number, part=part, body=body))
         for device, reply in self._exchange(dict.fromkeys(sorted(devices), data), number, "job", deadline):
             try:
                 answer = decode(reply.body)
@@ -75,6 +82,21 @@ class RunChannel:
     def tell(self, devices: Collection[str], number: int, message: Message | bytes, deadline: float) -> set[str]:
         """Send all of ``devices`` the same message; those that accepted it."""
         return {device for device, _ in self.ask(devices, number, message, deadline, Accepted)}
+
+    def give(
+        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes, deadline: float
+    ) -> set[str]:
+        """Give devices a result and the model for lists that belongs to it, if any; those that have what they want.
+
+        A device that refuses the lists does without them. One that says nothing is not counted, so that it is asked
+        again.
+        """
+        took = self.tell(devices, number, result, deadline)
+        if not (lists and took):
+            return took
+        for _ in self.ask(took, number + 1, lists, deadline, Accepted, part="lists"):
+            pass
+        return took & self.heard
 
     def send_items(
         self, devices: Collection[str], table: CatalogueTable, fingerprint: str, deadline: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hdpmf.protocol import Plan, Round
+from hdpmf.protocol import Plan, Round, encode
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.public.model import PublicModel
 from hdpmf.service.channel import RunChannel
@@ -24,4 +24,5 @@ def hand_out(model: PublicModel, channel: RunChannel, devices: Collection[str], 
         # Its answer says nothing new: a member repeats what it said, another may decline and still take the rest.
         channel.tell(ready, 0, model.plan, deadline)
     number = numbers.number if isinstance(numbers, Round) else facts_number(numbers)
-    return channel.tell(ready, number, numbers, deadline)
+    lists = b"" if model.lists is None else encode(model.lists)
+    return channel.give(ready, number, numbers, lists, deadline)

@@ -10,6 +10,7 @@
       runs/ID/settings.json       what the run is about, and who may take part
       runs/ID/checkpoint.msgpack  how far it is
       runs/ID/sum-N.log           the secure sum under way
+      runs/ID/ratings.release     of hdp-bit: the bits of all devices, as a data set to train on (hdpmf train)
       runs/ID/summary.json        how it ended
       runs/ID/model/              its result
       model                 a link to the result of the last run that was finished

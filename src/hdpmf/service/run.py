@@ -189,10 +189,10 @@ class FederatedRun:
             f"and {self.settings.minimum} are needed; the run is kept and goes on from there when it is started again"
         )
 
-    def deliver(self, devices: Collection[str], number: int, result: Message | bytes) -> None:
+    def deliver(self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes = b"") -> None:
         """Give the result to those of the devices that are here; the run is done then, whoever took it."""
         here = self.channel.present() & set(devices)
-        took = self.channel.tell(here, number, result, self.pace.deadline)
+        took = self.channel.give(here, number, result, lists, self.pace.deadline)
         self.checkpoint.delivered = tuple(sorted(took | set(self.checkpoint.delivered)))
         self.checkpoint.stage = "done"
         self.save()

@@ -1,4 +1,4 @@
-"""What a run keeps so that it can go on after a kill: its checkpoint, and the log of the secure sum under way."""
+"""What a run keeps: its checkpoint and the log of the secure sum under way, to go on after a kill; released bits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from hdpmf.errors import FederationError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import decode
+from hdpmf.recommender.release import Release
 from hdpmf.service.sum_log import SumLog, SumLogFile
 
 M = TypeVar("M")
@@ -28,6 +29,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         counted: With taste labels, the Popularity of all devices, encoded.
         round: The Round that is under way, or the Grouping, encoded.
         answer: What came of a survey, encoded.
+        lists: The model for lists that was trained on it, encoded.
         users: Users in each completed round.
         lost: Rounds that were given up.
         seconds: Of each completed round.
@@ -43,6 +45,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     counted: bytes = b""
     round: bytes = b""
     answer: bytes = b""
+    lists: bytes = b""
     users: list[int] = msgspec.field(default_factory=list)
     lost: list[int] = msgspec.field(default_factory=list)
     seconds: list[float] = msgspec.field(default_factory=list)
@@ -78,6 +81,9 @@ class RunFiles:
     def drop_sum_log(self, number: int) -> None:
         """The sum is over."""
 
+    def keep_release(self, release: Release) -> None:
+        """Keep the data set that devices' bits are."""
+
 
 class RunFolder(RunFiles):
     """A run's folder on disk.
@@ -110,6 +116,10 @@ class RunFolder(RunFiles):
     def drop_sum_log(self, number: int) -> None:
         """As in ``RunFiles``."""
         self._log_path(number).unlink(missing_ok=True)
+
+    def keep_release(self, release: Release) -> None:
+        """As in ``RunFiles``. For the recommender's eyes: the order of people in it is that of the roster."""
+        release.save(self.folder / "ratings.release", mode=0o600)
 
     def _log_path(self, number: int) -> Path:
         return self.folder / f"sum-{number}.log"

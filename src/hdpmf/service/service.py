@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import DeviceCard, ItemFacts, Opening, Round, decode
+from hdpmf.protocol import DeviceCard, ItemFacts, ListTable, Opening, Round, decode
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
@@ -23,6 +23,7 @@ from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.run import FederatedRun, no_log
+from hdpmf.service.run_files import kept
 from hdpmf.service.settings import RunSettings
 from hdpmf.service.statement import Statement, state
 from hdpmf.service.survey import SurveyRun, kept_answer
@@ -94,7 +95,9 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws |
         "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),
     }
-    return RunOutcome(run.id, PublicModel.of_run(facts, run.table, numbers, plan), statement, answer, summary)
+    lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
+    model = PublicModel.of_run(facts, run.table, numbers, plan, lists)
+    return RunOutcome(run.id, model, statement, answer, summary)
 
 
 class Service:

@@ -40,6 +40,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         design: Of ``hdp-sum``: ``A`` or ``S``.
         coding: Of the one-round designs.
         patterns: Of ``hdp-bit``: factors of who rates what with whom.
+        list_model: Of ``hdp-bit``: the model that devices order items by.
         labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public score by which devices
             draw taste labels; None for no labels. The numbers come with a prior, which this side cannot read itself.
         prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
@@ -61,6 +62,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     design: Literal["A", "S"] = "A"
     coding: str = "auto"
     patterns: int = 8
+    list_model: str = "ease"
     labels: dict[str, float] | None = None
     prior: str | None = None
 
@@ -90,6 +92,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ConfigError(f"{name} must be a positive number, not {getattr(self, name)}")
         if not 0 <= self.patterns <= 100:
             raise ConfigError(f"patterns must be from 0 to 100, not {self.patterns}")
+        if "list_model" in method.options:
+            method.options["list_model"].check(self.list_model)
 
     def _check_labels(self, score: dict[str, float]) -> None:
         self.kind.require("labels")
@@ -122,6 +126,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             design=self.design,
             coding=self.coding,
             patterns=self.patterns,
+            list_model=self.list_model,
             labels=self.labels is not None,
             prior=self.prior,
         )

@@ -1,7 +1,8 @@
 """A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
 
 With taste labels there are two sums: of the survey (job 0) and, once devices know by what to draw labels, of the
-grouping (job 1). The facts come in the message after the last job's.
+grouping (job 1). The facts come in the message after the last job's. Bits are a data set that the recommender keeps; a
+model for lists is trained on it and follows the facts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import FederationError
+from hdpmf.privacy.claims import claim_of
 from hdpmf.protocol import (
     BitContribution,
     Grouping,
@@ -30,8 +32,11 @@ from hdpmf.protocol.layout import (
     popularity_layout,
     survey_layout,
 )
+from hdpmf.protocol.lists import digest_of
+from hdpmf.recommender.lists import check_trainable, train_list_model
 from hdpmf.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.recommender.possible import possible
+from hdpmf.recommender.release import Release, joined
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import Checkpoint, kept
 from hdpmf.service.sums import sum_when_ready
@@ -51,6 +56,8 @@ class SurveyRun:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
+        if settings.kind.family == "bits":
+            check_trainable(settings.list_model)
         self.survey: Survey = settings.survey(run.known, settings.sharing(run.enrolled.users.values()))
         self._recommender = OneRoundRecommender(
             self.survey, run.known.features, score=settings.labels, n_patterns=settings.patterns
@@ -72,11 +79,34 @@ class SurveyRun:
         surplus = 1.0 if self.survey.labels else self._surplus(checkpoint.members)
         n_sums = max(surplus, 1.0) * (1 + len(self._earlier))
         facts = self._recommender.facts([*self._earlier, answer], n_sums=n_sums)
-        facts = msgspec.structs.replace(facts, prior=run.settings.prior)
+        self._train_lists([*self._earlier, answer])
+        lists = checkpoint.lists
+        facts = msgspec.structs.replace(facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None)
         if checkpoint.stage == "deliver":
             run.stage("handing out the item facts")
-            run.deliver(checkpoint.agreed, facts_number(facts), facts)
+            run.deliver(checkpoint.agreed, facts_number(facts), facts, lists)
         return answer, facts
+
+    def _train_lists(self, answers: Sequence[Answer]) -> None:
+        """Of bits: keep them as a data set, and train a model for lists on it. Neither asks anything of anybody."""
+        run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
+        if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
+            return
+        known = run.known
+        release = Release(
+            self.survey,
+            joined([answer for answer in answers if isinstance(answer, BitContribution)]),
+            known.items,
+            claim_of(settings.kind, settings.epsilon),
+            f"run {run.id.hex()}",
+            item_table=known.item_table,
+            features=known.features,
+        )
+        run.files.keep_release(release)
+        run.stage("training a model for lists")
+        # Kept before it is sent: whoever goes on after a kill sends the same bytes, which the facts name.
+        checkpoint.lists = encode(train_list_model(settings.list_model, release.presence).table())
+        run.save()
 
     def _surplus(self, devices: Collection[str]) -> float:
         return 1.0 if self.survey.design == "L" else self._run.surplus(devices)

@@ -42,7 +42,8 @@ def predict(
 
     An unknown user is predicted as a user without ratings; an unknown item gets the user's own mean.
     """
-    rows = np.where(users[:, None] >= 0, devices.vectors[users], stranger)
+    rows = np.tile(stranger, (len(users), 1))
+    rows[users >= 0] = devices.vectors[users[users >= 0]]
     predictions = np.einsum("nk,nk->n", rows, factors[items]).astype(np.float64)
     unknown = items < 0
     if unknown.any():

@@ -74,6 +74,22 @@ class Devices:
             scale=ratings.scale,
         )
 
+    @classmethod
+    def nobody(cls, n_items: int, width: int, scale: RatingScale) -> Devices:
+        """No user yet, for a model that was made of what others released."""
+        none, numbers = IdIndex(np.zeros(0, np.int64)), np.zeros(0, np.float32)
+        return cls(
+            users=none,
+            vectors=np.zeros((0, width), np.float32),
+            beta=numbers,
+            gamma=np.ones(n_items),
+            means=numbers,
+            rated_start=np.zeros(1, np.int64),
+            rated=np.zeros(0, np.int32),
+            stars=numbers,
+            scale=scale,
+        )
+
     def predict(
         self,
         users: np.ndarray,
@@ -144,7 +160,7 @@ class Devices:
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
         kept = [(self.rated[place], self.stars[place]) for place in places]
-        everyone = np.concatenate((self.users.ids[stay], users.ids))
+        everyone = np.concatenate((self.users.ids[stay], users.ids)) if len(stay) else users.ids
         order = np.argsort(everyone, kind="stable")
         lists = [*kept, *rated]
         self.users = IdIndex(everyone[order])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hdpmf.device.agent import DeviceAgent
@@ -14,14 +15,19 @@ from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.population import deal
+from hdpmf.models import HDPBit
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard, Round
+from hdpmf.protocol import DeviceCard, ItemFacts, Round, encode
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.lists import digest_of
 from hdpmf.ratings import synthetic_world
+from hdpmf.recommender.release import Release
 from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.run import FederatedRun
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.service.survey import kept_answer
 from hdpmf.transport import InProcessNetwork
 
 WORLD = synthetic_world(12, 80, 240, rng=3)
@@ -197,3 +203,80 @@ def test_a_device_that_was_away_takes_the_next_round(tmp_path: Path, stack: Exit
     assert users == [8, 7, 7, 8, 8]
     assert outcome.summary["refusals"] == {}
     assert outcome.summary["delivered"] == 8
+
+
+BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
+
+
+def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack, policies={1: msgspec.structs.replace(OPEN, max_list_bytes=0)})
+    town.enroll(*range(8))
+    town.connect(*range(7))
+    outcome = town.service.conduct(town.service.begin(BITS))
+    path = town.folder.path / "runs" / outcome.run.hex() / "ratings.release"
+    release, facts = Release.load(path), outcome.model.numbers
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (release.claim.status, release.claim.noise, release.claim.items) == ("proved", "", "")
+    assert outcome.run.hex() in release.origin
+    # Whoever has the data set makes the same of it, offline.
+    model = HDPBit.from_release(release)
+    assert isinstance(facts, ItemFacts)
+    assert facts.bias.tobytes() == model.facts_.bias.tobytes()
+    assert facts.patterns.tobytes() == model.facts_.patterns.tobytes()
+    assert model.lists_ is not None
+    assert facts.lists == digest_of(encode(model.lists_.table()))
+    # Devices have it: all but the one whose owner takes none, which is not asked again, and a late one.
+    assert outcome.summary["refusals"] == {"policy": 1}
+    assert town.service.hand_out() == 0
+    town.connect(7)
+    assert town.service.hand_out() == 1
+    kept = [agent.model.lists if agent.model else None for agent in town.agents[:8]]
+    assert [lists and digest_of(lists) for lists in kept] == [facts.lists, b"", *[facts.lists] * 6]
+    # And with its own ratings each orders items as the library does.
+    for number in (0, 7):
+        own = town.stores[number].ratings()
+        model.fold_in(own)
+        user = str(own.users.ids[0])
+        ours = recommend(town.stores[number], 5, user=user, model=town.agents[number].model)
+        assert [one.item for one in ours] == [str(one.item) for one in model.recommend(user, 5)]
+
+
+def test_bits_of_all_cohorts_are_one_data_set(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack)
+    sizes, answers = [], []
+    for cohort in (range(6), range(6, 12)):
+        town.enroll(*cohort)
+        town.connect(*cohort)
+        outcome = town.service.conduct(town.service.begin(BITS))
+        release = Release.load(town.folder.path / "runs" / outcome.run.hex() / "ratings.release")
+        sizes.append((release.presence.n_users, len(release.bits.items)))
+        answers.append(len(kept_answer(town.folder.run_files(outcome.run).load()).items))  # type: ignore[union-attr]
+    assert sizes == [(6, answers[0]), (12, sum(answers))]
+    assert digest_of(encode(HDPBit.from_release(release).lists_.table())) == outcome.model.numbers.lists  # type: ignore[union-attr]
+
+
+def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town = Town(tmp_path, stack)
+    town.enroll(*range(6))
+    town.connect(*range(6))
+    run = town.service.begin(BITS)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FederatedRun, "deliver", killed)
+        with pytest.raises(KeyboardInterrupt):
+            town.service.conduct(run)
+    trained = town.folder.run_files(run).load().lists
+    monkeypatch.setattr("hdpmf.service.survey.train_list_model", killed)
+    outcome = town.service.conduct(run)
+    assert trained
+    assert [agent.model.lists for agent in town.agents[:6] if agent.model] == [trained] * 6
+    assert outcome.model.lists is not None
+    model = town.folder.model()
+    assert model is not None
+    assert model.lists is not None
+    assert encode(model.lists) == trained  # from its files, too

@@ -20,6 +20,7 @@ from hdpmf.protocol import (
     Envelope,
     Here,
     ItemFacts,
+    ListTable,
     Message,
     Opening,
     Plan,
@@ -87,7 +88,7 @@ class SmallDevice:
             envelope = decode(data)
             assert isinstance(envelope, Envelope)
             try:
-                body, part = self._body(envelope), envelope.part
+                body, part = self._body(envelope), "sum" if envelope.part == "sum" else "job"
             except HdpmfError:
                 body, part = encode(Refusal(reason="protocol")), "refusal"
             self._outbox[data] = encode(Reply(run=envelope.run, number=envelope.number, part=part, body=body))
@@ -107,7 +108,7 @@ class SmallDevice:
                 return Here(catalogue=self.pinned, run=None, number=0)
             case CatalogueTable():
                 self.pinned = known_items(message).fingerprint
-            case Terms() | ItemFacts():
+            case Terms() | ItemFacts() | ListTable():
                 pass
             case Plan():
                 self._plan = message

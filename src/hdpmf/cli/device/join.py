@@ -184,8 +184,8 @@ def _answer(
             last = now
             ended.append(now)
             note(f"Run {now[:8]} has ended; its model is here.")
-            if once:
-                stop.set()
+        if once and ended and not agent.expects_lists:
+            stop.set()
         return reply
 
     transport.serve(in_slots(answer), stop)

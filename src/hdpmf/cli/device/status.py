@@ -14,6 +14,7 @@ from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import print_json, print_lines
 
 if TYPE_CHECKING:
+    from hdpmf.device.local_model import LocalModel
     from hdpmf.device.store import DeviceStore
     from hdpmf.protocol.federation import DeviceCard
 
@@ -69,7 +70,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "unprotected": math.isinf(total),
         "ledger_entries": len(store.ledger.entries()),
         "runs_under_way": [run.hex() for run in open_runs(store)],
-        "model": None if model is None else {"run": model.run, "method": model.method, "view": model.view},
+        "model": None if model is None else _model_facts(model),
     }
     if roster is not None:
         told = None if digest is None else digest.decode()
@@ -91,6 +92,17 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
             "spent": int((left <= 1e-9).sum()),
         }
     return facts
+
+
+def _model_facts(model: LocalModel) -> dict[str, Any]:
+    from hdpmf.device.public import read_lists
+    from hdpmf.protocol.lists import digest_of
+
+    lists = None
+    if model.lists:
+        kind = read_lists(model.lists).about.get("kind")
+        lists = {"kind": kind, "bytes": len(model.lists), "sha256": digest_of(model.lists)}
+    return {"run": model.run, "method": model.method, "view": model.view, "lists": lists}
 
 
 def _words(path: Path, facts: dict[str, Any]) -> list[str]:
@@ -124,4 +136,7 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
     lines.append(f"Ledger: {facts['ledger_entries']} entries; {whose} ratings have spent {spent}")
     lines.append(f"Under way: {', '.join(facts['runs_under_way']) or 'no run'}")
     lines.append("Model: none yet" if model is None else f"Model: {model['method']} of run {model['run']}")
+    if model is not None and model["lists"] is not None:
+        lists = model["lists"]
+        lines.append(f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}")
     return lines

@@ -42,7 +42,8 @@ class FederatedOptions(MethodOptions):
     """What a run between machines can be told."""
 
     only = (
-        "n_factors", "learning_rate", "reg", "epsilon", "threshold", "coding", "design", "labels", "patterns", "prior",
+        "n_factors", "learning_rate", "reg", "epsilon", "threshold", "coding", "design", "labels", "patterns",
+        "list_model", "prior",
     )  # fmt: skip
 
 

@@ -5,6 +5,6 @@ Everything here is post-processing of what was released. What devices get is a `
 
 from hdpmf.recommender.lists.presence import Presence
 from hdpmf.recommender.lists.simple import popular_lists
-from hdpmf.recommender.lists.training import LIST_MODELS, train_list_model
+from hdpmf.recommender.lists.training import LIST_MODELS, check_trainable, train_list_model
 
-__all__ = ["LIST_MODELS", "Presence", "popular_lists", "train_list_model"]
+__all__ = ["LIST_MODELS", "Presence", "check_trainable", "popular_lists", "train_list_model"]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import MissingExtraError
 from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.recommender.lists.presence import Presence
 from hdpmf.recommender.lists.stopping import train_to_best
@@ -50,10 +49,8 @@ class AutoencoderTraining:
         on: str,
         seed: int,
     ) -> None:
-        try:
-            import torch
-        except ImportError:
-            raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'") from None
+        import torch
+
         self._torch: Any = torch
         self._place = "cuda" if on == "gpu" or (on == "auto" and torch.cuda.is_available()) else "cpu"
         self._rng = np.random.default_rng([seed, 11])

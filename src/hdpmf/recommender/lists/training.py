@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.public.lists import ListModel
 from hdpmf.recommender.lists.presence import Presence
 
@@ -16,6 +17,12 @@ MOST_ITEMS = 5_000
 5,000 has 0.2 GB; what is left out is what few people rated (docs/lists.md shows what that costs)."""
 
 LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
+
+
+def check_trainable(kind: str) -> None:
+    """Raise before anybody is asked for anything, if this machine cannot train it."""
+    if kind == "neural" and find_spec("torch") is None:
+        raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'")
 
 
 def train_list_model(
@@ -31,6 +38,7 @@ def train_list_model(
         n_threads: Threads of ``ials``; every core by default. The result does not depend on it.
         **options: Of that kind; see its module.
     """
+    check_trainable(kind)
     if presence.n_items > MOST_ITEMS and kind in ("ease", "bpr", "neural", "knn"):
         most_rated = np.argsort(-presence.raters, kind="stable")[:MOST_ITEMS]
         heads = np.sort(most_rated).astype(np.int32)

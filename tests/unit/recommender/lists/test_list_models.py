@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.sparse import csr_matrix
 
-from hdpmf.errors import ConfigError, ModelFileError
+from hdpmf.errors import ConfigError
+from hdpmf.protocol import decode, encode
 from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.lists import LIST_MODELS, Presence, train_list_model, training
@@ -58,14 +59,13 @@ def test_compression_costs_less_the_more_it_keeps():
 
 
 @pytest.mark.parametrize("kind", LIST_MODELS)
-def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind, tmp_path):
+def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind):
     model = train_list_model(kind, PRESENCE, seed=3)
     alone = model.scores(OWN, HEIGHTS)
     assert alone.shape == (WORLD.n_items,)
     assert model.many(_inputs())[0] == pytest.approx(alone, rel=1e-4, abs=1e-5)
     assert train_list_model(kind, PRESENCE, seed=3).scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
-    model.write(tmp_path)
-    again = ListModel.read(tmp_path)
+    again = ListModel.of(decode(encode(model.table())))
     assert again.scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
     assert again.about["kind"] == kind
     assert again.n_bytes == model.n_bytes
@@ -147,7 +147,7 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
 
 
 @pytest.mark.parametrize("kind", ["ease", "bpr", "neural", "knn"])
-def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch, tmp_path):
+def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch):
     monkeypatch.setattr(training, "MOST_ITEMS", 50)
     model = train_list_model(kind, PRESENCE, seed=1)
     assert len(model.heads) == 50
@@ -158,8 +158,10 @@ def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatc
     assert scores == pytest.approx(model.scores(OWN, HEIGHTS))
     assert scores[left_out].max() < scores[model.heads].min()
     assert model.many(_inputs())[0] == pytest.approx(scores, rel=1e-4, abs=1e-5)
-    model.write(tmp_path)
-    assert ListModel.read(tmp_path).scores(OWN, HEIGHTS).tobytes() == model.scores(OWN, HEIGHTS).tobytes()
+    assert (
+        ListModel.of(decode(encode(model.table()))).scores(OWN, HEIGHTS).tobytes()
+        == model.scores(OWN, HEIGHTS).tobytes()
+    )
 
 
 def test_an_unknown_kind_is_refused():
@@ -192,35 +194,3 @@ def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():
     entries = Entries(np.zeros(n + 1, np.int32), np.zeros(10 * n, np.uint16), np.zeros(10 * n, np.int8), 1.0)
     matrix = Bytes(np.zeros((n, rank), np.int8), np.zeros(rank, np.float32))
     assert ListModel("linear", matrix, matrix, entries, *map(np.float32, ([0] * rank, [0] * n))).n_bytes < 1_100_000
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("form", "magic"),
-        ("hidden", np.zeros(7, np.float32)),
-        ("output", np.full(WORLD.n_items, np.nan, np.float32)),
-        ("entries", Entries(np.array([0, 5], np.int32), np.zeros(5, np.int32), np.zeros(5, np.int8), 1.0)),
-        (
-            "entries",
-            Entries(np.full(WORLD.n_items + 1, 0, np.int32), np.array([99], np.int32), np.zeros(1, np.int8), 1.0),
-        ),
-    ],
-)
-def test_a_model_whose_parts_do_not_fit_is_refused(part, value, tmp_path):
-    from dataclasses import replace
-
-    wrong = replace(train_list_model("ease", PRESENCE, rank=4), **{part: value})
-    with pytest.raises(ValueError, match="do not fit"):
-        wrong.check()
-    wrong.write(tmp_path)
-    with pytest.raises(ModelFileError, match="not a model for lists"):
-        ListModel.read(tmp_path)
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    train_list_model("popular", PRESENCE).write(tmp_path)
-    path = tmp_path / "lists.safetensors"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(ModelFileError, match="damaged"):
-        ListModel.read(tmp_path)

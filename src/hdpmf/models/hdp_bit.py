@@ -1,0 +1,150 @@
+"""HDPBit: one bit per rating, in plain sight of the recommender, which keeps them as a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from hdpmf.methods.configurations import BitOptions
+from hdpmf.models.one_round import OneRound, wanted_features
+from hdpmf.privacy.claims import PrivacyClaim
+from hdpmf.privacy.sampling import ReleasedNoise, seed_of
+from hdpmf.privacy.weights import PrivacyWeights
+from hdpmf.protocol import BitContribution, Survey
+from hdpmf.public.device_fit import device_fit
+from hdpmf.public.lists import ListModel
+from hdpmf.public.priors import load_prior
+from hdpmf.ratings import Ratings
+from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.recommender import OneRoundRecommender
+from hdpmf.recommender.lists import train_list_model
+from hdpmf.recommender.one_round import Answer
+from hdpmf.recommender.release import Release, joined
+from hdpmf.shard import Devices
+from hdpmf.shard.list_order import ByListModel
+from hdpmf.shard.recommending import ListOrder
+
+
+@dataclass(eq=False, repr=False)
+class HDPBit(BitOptions, OneRound):
+    """One bit per rating: the recommender may see every message.
+
+    Every rating has W_ij * epsilon pure local differential privacy against the whole transcript. Which items a user
+    rated, and the weights, are visible.
+
+    Args:
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        max_ratings: As for HDPSum.
+        coding: What the bit is about; ``auto`` is a threshold at four of five stars below epsilon 4, and the rating
+            itself from there on.
+        patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs
+            nothing; 0 leaves it unused.
+        features: As for HDPSum.
+        prior: As for HDPSum.
+        on: As for HDPSum.
+        n_threads: As for HDPSum.
+        rng: As for HDPSum.
+    """
+
+    release_: Release | None = field(init=False, default=None)
+    _lists: ListModel | None = field(init=False, default=None)
+
+    @property
+    def lists_(self) -> ListModel | None:
+        """The model for lists, trained when it is first needed; None where the released bits are not at hand."""
+        if self._lists is None and self.release_ is not None:
+            self._lists = train_list_model(
+                self.list_model,
+                self.release_.presence,
+                seed=seed_of(self.rng) % 2**31,
+                on=self.on,
+                n_threads=self.n_threads,
+            )
+        return self._lists
+
+    @lists_.setter
+    def lists_(self, lists: ListModel) -> None:
+        self._lists = lists
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """What the model's epsilon is and what it stands on: what was claimed for the bits that it is made of."""
+        return super().privacy if self.release_ is None else self.release_.claim
+
+    def release(
+        self, train: Ratings, weights: PrivacyWeights | None = None, *, noise: ReleasedNoise | None = None
+    ) -> Release:
+        """What devices with these ratings would leave with a recommender; nothing is trained.
+
+        Args:
+            train: The ratings.
+            weights: Privacy weights; without them every rating has weight 1.
+            noise: That of the operating system, for a data set that is given away. Without it the seed's, which is
+                simulated: whoever has the seed can take it off again.
+        """
+        self._check_params()
+        weights = PrivacyWeights.uniform(train) if weights is None else weights
+        features, claim = wanted_features(self.features, train), super().privacy
+        recommender, _, answers = self._hear(train, weights, features, released=noise)
+        claim = claim if noise is None else replace(claim, noise="")
+        return self._released(answers, recommender.survey, train, features, claim)
+
+    @classmethod
+    def from_release(cls, release: Release, **parameters: Any) -> Self:
+        """The model that a recommender makes of a released data set, by post-processing alone.
+
+        It knows no user; `fold_in` takes some in.
+
+        Args:
+            release: The data set. Epsilon, coding and item features are its own.
+            **parameters: Any others of this class.
+        """
+        survey, features = release.survey, release.features
+        model = cls(
+            epsilon=survey.epsilon,
+            coding=survey.coding,
+            max_ratings=release.max_ratings,
+            features=False if features is None else features,
+            **parameters,
+        )
+        model._check_params()
+        prior = load_prior(model.prior)
+        facts = OneRoundRecommender(survey, features, n_patterns=model.patterns).facts([release.bits])
+        model.set_public(release.items, release.scale, release.item_table, facts, device_fit(facts, features, prior))
+        model.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
+        n_items, width = model.catalogue_.factors.shape
+        model.devices_ = Devices.nobody(n_items, width, release.scale)
+        model.n_silent_ = 0
+        model.release_ = release
+        return model
+
+    def _released(
+        self,
+        answers: Sequence[Answer],
+        survey: Survey,
+        train: Ratings,
+        features: ItemFeatures | None,
+        claim: PrivacyClaim,
+    ) -> Release:
+        return Release(
+            survey,
+            joined([answer for answer in answers if isinstance(answer, BitContribution)]),
+            train.items,
+            claim,
+            train.name,
+            max_ratings=self.max_ratings,
+            item_table=train.item_table,
+            features=features,
+        )
+
+    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings, features: ItemFeatures | None) -> None:
+        self.release_ = self._released(answers, survey, train, features, super().privacy)
+        self._lists = None
+
+    def _order(self) -> ListOrder:
+        lists = self.lists_
+        return super()._order() if lists is None else ByListModel(self.devices_, lists)
+
+    def _design(self) -> str:
+        return "L"

@@ -1,0 +1,173 @@
+"""Attack 22: a recommender ships a model for lists that is a bomb, nonsense, or not the one that its facts name.
+
+It is public and comes from nobody whom a device trusts. Whatever it is, it gets a word, the model before stays in use,
+and nothing is spent.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.local_model import kept_model, recommend
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
+
+from .hostile import N_ITEMS, STARS, envelope, table
+
+RUN, LYING = b"an honest run...", b"a lying run....."
+LIMIT = FREE_BYTES + BYTES_PER_ITEM * N_ITEMS
+
+
+def _facts(lists: str | None) -> ItemFacts:
+    numbers = {name: np.ones(N_ITEMS, np.float32) for name in ("bias", "variance", "popularity")}
+    patterns = np.zeros((N_ITEMS, 0), np.float32)
+    return ItemFacts(catalogue=known_items(table()).fingerprint, mean=3.5, patterns=patterns, lists=lists, **numbers)
+
+
+def _lists(n: int = N_ITEMS, rank: int = 2, **changes: Any) -> ListTable:
+    rng = np.random.default_rng(0)
+    fields: dict[str, Any] = {
+        "form": "linear", "n_items": n, "start": np.zeros(n + 1, np.int32), "items": np.zeros(0, np.uint16),
+        "entries": np.zeros(0, np.int8), "entries_unit": 1.0, "hidden": np.zeros(rank, np.float32),
+        "output": np.zeros(n, np.float32),
+    }  # fmt: skip
+    for name in ("encode", "decode"):
+        fields[name] = rng.integers(-127, 128, (n, rank)).astype(np.int8)
+        fields[f"{name}_unit"] = np.ones(rank, np.float32)
+    return ListTable(**(fields | changes))
+
+
+def _say(agent: DeviceAgent, message: Any, number: int = 0, run: bytes = RUN, part: str = "job") -> Any:
+    reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
+    assert isinstance(reply, Reply)
+    return decode(reply.body)
+
+
+def _forged(**changes: Any) -> bytes:
+    """A table that no honest side could make: its checks are bypassed by writing the bytes."""
+    plain = msgspec.msgpack.decode(encode(_lists()))
+    for name, value in changes.items():
+        if isinstance(value, np.ndarray):
+            value = {"dtype": value.dtype.str[1:], "shape": list(value.shape), "data": value.tobytes()}
+        plain[name] = value
+    return msgspec.msgpack.encode(plain)
+
+
+GOOD = encode(_lists())
+FAR = 2**31 - 1
+HOSTILE = {
+    "not a number": _forged(output=np.full(N_ITEMS, np.nan, np.float32)),
+    "infinite": _forged(decode_unit=np.array([np.inf, 1.0], np.float32)),
+    "scores that overflow": _forged(decode_unit=np.full(2, 3e38, np.float32)),
+    "entries of no item": _forged(
+        start=np.append(np.zeros(N_ITEMS, np.int32), np.int32(1)),
+        items=np.array([N_ITEMS], np.uint16),
+        entries=np.ones(1, np.int8),
+    ),
+    "entries that wrap around": _forged(start=np.append(np.array([0, FAR, -FAR], np.int32), np.zeros(38, np.int32))),
+    "heads that wrap around": _forged(
+        heads=np.append(np.array([0, FAR, -FAR], np.int32), np.arange(3, N_ITEMS, dtype=np.int32))
+    ),
+    "other items": encode(_lists(n=N_ITEMS + 1)),
+    "other items by heads": encode(_lists(heads=np.arange(N_ITEMS, dtype=np.int32) * 2, n_items=2 * N_ITEMS)),
+    "an empty matrix of 10^12 rows": _forged(decode=np.zeros((0, 0), np.int8))
+    .replace(b"\x92\x00\x00", b"\x92\xcf" + (10**12).to_bytes(8, "big") + b"\x00"),
+    "factors that leave the vector open": _forged(
+        form="factors", encode=np.zeros((0, 2), np.int8), strength=[0.0, 0.0]
+    ),
+    "another message": encode(Call()),
+    "cut off": GOOD[:-3],
+    "nested without end": b"\x91" * 60_000,
+    "nothing": b"",
+    "a zip bomb": b"PK\x03\x04" + bytes(1000),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> DeviceAgent:
+    store = DeviceStore.create(tmp_path_factory.mktemp("device") / "me.sqlite")
+    for item, value in STARS.items():
+        store.rate(item, value)
+    made = DeviceAgent(store)
+    assert _say(made, table()) == Accepted()
+    assert _say(made, _facts(digest_of(GOOD)), 1) == Accepted()
+    assert _say(made, GOOD, 2, part="lists") == Accepted()
+    return made
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(agent: DeviceAgent, kind: str) -> None:
+    before, store = [one.item for one in recommend(agent._store)], agent._store
+    body = HOSTILE[kind]
+    # Its facts name it, so that its digest is right.
+    assert _say(agent, _facts(digest_of(body)), 1, LYING) == Accepted()
+    assert _say(agent, body, 2, LYING, "lists") == Refusal(reason="protocol")
+    kept = kept_model(store)
+    assert kept is not None
+    assert kept.lists == GOOD
+    assert [one.item for one in recommend(store)] == before
+    assert store.ledger.entries() == []
+
+
+def test_one_that_the_facts_do_not_name_is_refused(agent: DeviceAgent) -> None:
+    other = encode(_lists(rank=3))
+    assert _say(agent, _facts(digest_of(GOOD)), 1, LYING) == Accepted()
+    assert _say(agent, other, 2, LYING, "lists") == Refusal(reason="protocol")
+    assert _say(agent, _facts(None), 1, b"facts alone.....") == Accepted()
+    assert _say(agent, other, 2, b"facts alone.....", "lists") == Refusal(reason="protocol")
+    assert _say(agent, _lists(rank=3), 2, LYING) == Refusal(reason="protocol")  # in the wrong envelope
+    assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
+    assert _say(agent, GOOD, 2, part="lists") == Accepted()
+
+
+def test_a_large_one_is_refused_by_its_length_alone(agent: DeviceAgent) -> None:
+    """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
+    log: list[str] = []
+    agent._log = log.append
+    bomb = b"\x91" * 50_000_000
+    data = envelope(bomb, 2, run=RUN, part="lists")
+    tracemalloc.start()
+    begin = time.perf_counter()
+    reply = decode(agent.answer(data))
+    took = time.perf_counter() - begin
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(reply, Reply)
+    assert decode(reply.body) == Refusal(reason="policy")
+    assert "50,000,000 bytes" in log[0]
+    assert "max_list_bytes" in log[0]
+    assert peak < 2.5 * len(bomb)  # the envelope's body, and nothing made of it
+    assert took < 5.0
+    kept = kept_model(agent._store)
+    assert kept is not None
+    assert kept.lists == GOOD
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(len(GOOD), True), (len(GOOD) - 1, False), (0, False)])
+def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
+    store = DeviceStore.create(":memory:", policy=Policy(max_list_bytes=limit))
+    agent = DeviceAgent(store)
+    assert _say(agent, table()) == Accepted()
+    assert _say(agent, _facts(digest_of(GOOD)), 1) == Accepted()
+    assert (_say(agent, GOOD, 2, part="lists") == Accepted()) == taken
+    assert len(GOOD) < LIMIT
+
+
+def test_an_honest_one_of_every_kind_fits(tmp_path: Path) -> None:
+    """The limit for the 3,706 items of ML-1M is 2.07 MB; the largest kind is an autoencoder of 256 hidden units."""
+    n, rank = 3706, 256
+    matrix, unit = np.zeros((n, rank), np.int8), np.ones(rank, np.float32)
+    numbers = {"encode": matrix, "decode": matrix, "encode_unit": unit, "decode_unit": unit}
+    largest = len(encode(_lists(n, rank, form="autoencoder", **numbers)))
+    assert 1.9e6 < largest <= FREE_BYTES + BYTES_PER_ITEM * n <= Policy().max_list_bytes

@@ -1,0 +1,95 @@
+"""A model for lists on a device: it orders as the library does, waits for its facts, and an older one stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.local_model import kept_model, recommend
+from hdpmf.device.store import DeviceStore
+from hdpmf.models import HDPBit
+from hdpmf.privacy import PrivacySpec
+from hdpmf.protocol import Accepted, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.lists import digest_of
+from hdpmf.ratings import synthetic_world
+from hdpmf.recommender.lists import train_list_model
+
+from .federated import TABLE, WEIGHTS, WORLD, envelope, facts_for
+
+RUN, LATER = b"a run of bits...", b"a later run....."
+BODY = encode(train_list_model("popular", HDPBit(rng=0).fit(WORLD, WEIGHTS).release_.presence).table())
+
+
+def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> DeviceAgent:
+    store = DeviceStore.create(folder / "silo.sqlite", users=ratings.n_users)
+    store.add(ratings)
+    store.set_weights(weights, ratings)
+    return DeviceAgent(store)
+
+
+def _say(agent: DeviceAgent, message, number=0, run=RUN, kind="job"):
+    reply = decode(agent.answer(envelope(message, number, run=run, kind=kind)))
+    assert isinstance(reply, Reply)
+    return decode(reply.body)
+
+
+@pytest.mark.parametrize("kind", ["ease", "ials"])
+def test_a_device_orders_as_the_library_does(tmp_path, kind):
+    world = synthetic_world(25, 60, 600, rng=2)
+    weights = PrivacySpec().draw(world, 0)
+    model = HDPBit(rng=0, list_model=kind).fit(world, weights)
+    agent = _silo(tmp_path, world, weights)
+    body = encode(model.lists_.table())
+    assert _say(agent, catalogue_table(world.items, world.scale, world.item_table)) == Accepted()
+    assert _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
+    by_facts = [one.item for one in recommend(agent._store, 8, user="1")]
+    assert _say(agent, body, 2, kind="lists") == Accepted()
+    for user in world.users.ids[:6].tolist():
+        ours, theirs = recommend(agent._store, 8, user=str(user)), model.recommend(user, 8)
+        assert [one.item for one in ours] == [str(one.item) for one in theirs]
+        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+    assert [one.item for one in recommend(agent._store, 8, user="1")] != by_facts
+    assert agent._store.ledger.entries() == []
+
+
+def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(tmp_path):
+    agent = _silo(tmp_path)
+    store = agent._store
+    facts = facts_for(lists=digest_of(BODY))
+    assert _say(agent, TABLE) == Accepted()
+    assert _say(agent, BODY, 2, kind="lists") == Refusal(reason="protocol")  # no facts yet
+    assert _say(agent, facts, 1) == Accepted()
+    assert kept_model(store).lists == b""
+    assert _say(agent, BODY, 2, LATER, "lists") == Refusal(reason="protocol")  # of another run
+    assert _say(agent, BODY, 2, kind="lists") == Accepted()
+    assert _say(agent, BODY, 2, kind="lists") == Accepted()  # a repeat changes nothing
+    assert kept_model(store).lists == BODY
+    # New facts that name other lists: until those come, the older ones are used.
+    other = encode(msgspec.structs.replace(decode(BODY), output=np.zeros(WORLD.n_items, np.float32)))
+    assert _say(agent, facts_for(lists=digest_of(other), mean=3.0), 1, LATER) == Accepted()
+    assert kept_model(store).lists == BODY
+    assert _say(agent, other[:-1], 2, LATER, "lists") == Refusal(reason="protocol")
+    assert kept_model(store).lists == BODY
+    assert _say(agent, other, 2, LATER, "lists") == Accepted()
+    assert kept_model(store).lists == other
+    # Facts without lists, as of hdp-sum: the device orders by them alone.
+    assert _say(agent, facts_for(mean=3.1), 1, b"a run of sums...") == Accepted()
+    assert kept_model(store).lists == b""
+
+
+def test_a_model_of_before_lists_still_loads(tmp_path):
+    agent = _silo(tmp_path)
+    assert _say(agent, TABLE) == Accepted()
+    assert _say(agent, facts_for(), 1) == Accepted()
+    plain = msgspec.msgpack.decode(agent._store.get("model"))
+    facts = msgspec.msgpack.decode(plain["numbers"])
+    assert (plain.pop("lists"), facts.pop("lists")) == (b"", None)
+    plain["numbers"] = msgspec.msgpack.encode(facts)
+    agent._store.put("model", msgspec.msgpack.encode(plain))
+    assert isinstance(decode(kept_model(agent._store).numbers), ItemFacts)
+    assert recommend(agent._store, 5, user="user 01")
