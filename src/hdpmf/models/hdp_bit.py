@@ -131,7 +131,7 @@ class HDPBit(BitOptions, OneRound):
             survey,
             joined([answer for answer in answers if isinstance(answer, BitContribution)]),
             train.items,
-            claim,
+            replace(claim, items="stated" if train.items.stated else "rated"),
             train.name,
             max_ratings=self.max_ratings,
             item_table=train.item_table,
