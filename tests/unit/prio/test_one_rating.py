@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -178,6 +179,24 @@ def test_the_truth_is_what_lies_start_from(vdaf: Prio3):
     check(vdaf, vdaf.shard(said.vector(), NONCE))
 
 
+def test_the_gadget_is_the_sum_of_the_constraints_anywhere(vdaf: Prio3):
+    """At wires that are no ratings, too: that is where servers look at it."""
+    circuit, prime = vdaf.circuit, FIELD64.modulus
+    rng = np.random.default_rng(5)
+    joint = [int(number) for number in rng.integers(0, 2**62, circuit.random_length)]
+    wires = [int(number) for number in rng.integers(0, 2**62, circuit.arity)]
+    lower, upper, levels = (wires[circuit.slots * part :][: circuit.slots] for part in range(3))
+    constraints = [
+        *(math.prod(digit - k for k in range(9)) for digit in (*lower, *upper)),
+        *(math.prod(level - k for k in range(5)) for level in levels),
+        *((low + 7 * high) * through(CODES, at) for low, high, at in zip(lower, upper, levels, strict=True)),
+        sum((low + 7 * high) * through(RULERS, at) for low, high, at in zip(lower, upper, levels, strict=True)),
+    ]
+    expected = sum(pow(joint[0], power, prime) * value for power, value in enumerate(constraints, 1))
+    found = circuit.gadget(FIELD64.vector(wires).reshape(-1, 1), FIELD64.vector(joint))
+    assert FIELD64.encode(found) == FIELD64.encode(FIELD64.vector([expected]))
+
+
 @pytest.mark.parametrize(
     ("items", "codes", "rulers"),
     [
@@ -228,6 +247,11 @@ def test_a_report_for_another_task_or_other_parameters_is_refused(vdaf: Prio3, o
     empty = elsewhere.circuit.encode(np.zeros(ITEMS, int), np.zeros(ITEMS, int))  # valid in both
     with pytest.raises(PrioError):
         check(vdaf, elsewhere.shard(empty, NONCE))
+    # Not only the proof but all randomness is another one.
+    randomness = bytes(vdaf.random_size)
+    parts = [prio.shard(empty, NONCE, randomness).public_share for prio in (vdaf, elsewhere)]
+    assert parts[0][:32] != parts[1][:32]
+    assert parts[0][32:] != parts[1][32:]
 
 
 def test_a_changed_share_proof_part_or_nonce_is_refused(vdaf: Prio3):
