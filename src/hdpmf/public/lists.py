@@ -14,6 +14,7 @@ Three forms, all small enough for a phone:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Entries:
         return self.start.nbytes + self.items.nbytes + self.whole.nbytes
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ListModel:
     """A model for lists.
 
@@ -180,8 +181,7 @@ class ListModel:
             own = own[:, self.heads]
         if self.form == "factors":
             rows = (slice(*own.indptr[user : user + 2]) for user in range(own.shape[0]))
-            gram = self._gram()
-            latent = np.array([self._solve(own.indices[row], own.data[row], gram) for row in rows])
+            latent = np.array([self._solve(own.indices[row], own.data[row]) for row in rows])
         else:
             latent = own @ (self.encode.whole * self.encode.unit)
             if self.form == "autoencoder":
@@ -193,20 +193,17 @@ class ListModel:
             scores += (own @ csr_matrix(entries, shape=(scores.shape[1],) * 2)).toarray()
         return self._spread(np.asarray(scores))
 
-    def _solve(self, items: np.ndarray, inputs: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
+    def _solve(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         """The vector that fits what was rated, against all else with a small weight."""
-        system, pulls = self.system(items, inputs, gram)
+        system, pulls = self.system(items, inputs)
         return np.asarray(np.linalg.solve(system, pulls.sum(axis=0)))
 
-    def system(
-        self, items: np.ndarray, inputs: np.ndarray, gram: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def system(self, items: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of ``factors``: the equations for a user's vector. A typical rating counts 1.
 
         Args:
             items: Positions of what a user has rated.
             inputs: How much each counts.
-            gram: What all items add to the matrix, where it is at hand: for many users it is the same.
 
         Returns:
             Their matrix, and what each rated item adds to their right-hand side, one row each.
@@ -215,10 +212,11 @@ class ListModel:
         inputs = inputs / max(float(inputs.mean()), 1e-6) if len(inputs) else inputs
         own = self.decode.rows(items).astype(np.float64)
         pulls = inputs[:, None] * own
-        gram = self._gram() if gram is None else gram
-        return unrated * gram + reg * np.eye(own.shape[1]) + own.T @ pulls, pulls
+        return unrated * self._gram + reg * np.eye(own.shape[1]) + own.T @ pulls, pulls
 
+    @cached_property
     def _gram(self) -> np.ndarray:
+        """What all items add to the equations: the same for every user."""
         whole = self.decode.whole.astype(np.float64) * self.decode.unit
         return np.asarray(whole.T @ whole)
 

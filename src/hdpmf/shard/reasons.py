@@ -53,12 +53,12 @@ class Parts:
     @property
     def kinds(self) -> dict[Kind, np.ndarray]:
         """The sum of each kind of part, for each item."""
-        n = len(self.popularity)
+        none = np.zeros(len(self.popularity))
         return {
-            "own": self.own.reshape(-1, n).sum(axis=0),
+            "own": self.own.sum(axis=0) if self.own.size else none,
             "popularity": self.popularity,
-            "taste": self.taste.reshape(-1, n).sum(axis=0),
-            "stars": self.stars if len(self.stars) else np.zeros(n),
+            "taste": self.taste.sum(axis=0) if self.taste.size else none,
+            "stars": self.stars if self.stars.size else none,
         }
 
     @property
@@ -84,18 +84,23 @@ class Reason:
     absent: tuple[str, ...] = ()
 
 
-def largest(parts: Parts, place: int, item: int) -> Reason | None:
-    """The reason for the item at a place of a list; None where nothing sets it apart from a usual one.
+def reasons(parts: Parts, items: np.ndarray) -> list[Reason | None]:
+    """The reason for each item of a list; None where nothing sets it apart from a usual one.
 
     Args:
         parts: Of the list.
-        place: In the list.
-        item: Its position in the catalogue: no item is a reason for itself.
+        items: The list, as positions in the catalogue: no item is a reason for itself.
     """
-    sizes = {kind: float(values[place]) for kind, values in parts.kinds.items()}
-    kind = max(sizes, key=lambda name: sizes[name])
-    if sizes[kind] <= 0:
-        return None
+    kinds = parts.kinds
+    names, sizes = list(kinds), np.array(list(kinds.values()))
+    largest = sizes.argmax(axis=0)
+    return [
+        _reason(parts, names[kind], place, item) if sizes[kind, place] > 0 else None
+        for place, (kind, item) in enumerate(zip(largest.tolist(), items.tolist(), strict=True))
+    ]
+
+
+def _reason(parts: Parts, kind: Kind, place: int, item: int) -> Reason:
     if kind == "own":
         others = np.flatnonzero(parts.rated != item)
         return Reason(kind, rated=tuple(parts.rated[others[_first(parts.own[others, place])]].tolist()))

@@ -13,7 +13,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.ratings import Id, IdIndex, ItemTable
 from hdpmf.ratings.item_filter import ItemFilter
 from hdpmf.shard.devices import Devices
-from hdpmf.shard.reasons import Parts, in_words, largest
+from hdpmf.shard.reasons import Parts, in_words, reasons
 
 _BLOCK_SCORES = 1 << 22  # scores held at once, so that memory does not grow with the number of people
 
@@ -114,14 +114,11 @@ class ListMaker:
         stars = dict(zip(self.devices.rated[own].tolist(), self.devices.stars[own].tolist(), strict=True))
         ratings = self.expected(np.full(len(items), user), items).tolist()
         told = []
-        for place, (item, rating, score) in enumerate(zip(items.tolist(), ratings, scores.tolist(), strict=True)):
+        for item, rating, score, why in zip(
+            items.tolist(), ratings, scores.tolist(), reasons(parts, items), strict=True
+        ):
             title, year, genres = self._facts(item)
-            reason = in_words(
-                largest(parts, place, item),
-                title=self._called,
-                stars=stars.__getitem__,
-                expected=rating,
-            )
+            reason = in_words(why, title=self._called, stars=stars.__getitem__, expected=rating)
             told.append(Recommendation(self.items.ids[item].item(), rating, title, score, year, genres, reason))
         return told
 

@@ -13,7 +13,7 @@ from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.shard.choosing import LIKE, log_popularity
 from hdpmf.shard.list_order import ByListModel, list_parts
-from hdpmf.shard.reasons import Parts, Reason, in_words, largest
+from hdpmf.shard.reasons import Parts, Reason, in_words, reasons
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 FITTED = HDPSum(rng=0).fit(WORLD)
@@ -106,8 +106,12 @@ PARTS = Parts(
 )
 
 
+def _found(place: int, parts: Parts = PARTS, item: int = 0) -> Reason | None:
+    return reasons(parts, np.full(5, item))[place]
+
+
 def _reason(place: int, parts: Parts = PARTS, item: int = 0) -> tuple[str, tuple[int, ...], tuple[str, ...]] | None:
-    found = largest(parts, place, item)
+    found = _found(place, parts, item)
     return None if found is None else (found.kind, found.rated, found.features)
 
 
@@ -151,7 +155,7 @@ def test_words() -> None:
         "your taste: its year, no Horror"
     )
     assert _words(Reason("taste", features=("number:price", "title:sequel"))) == "your taste: its price, sequel"
-    assert _words(largest(PARTS, 3, 0)) == "your genres: no Horror, Comedy"
+    assert _words(_found(3)) == "your genres: no Horror, Comedy"
 
 
 def test_a_genre_that_an_item_has_is_not_denied() -> None:
@@ -174,7 +178,7 @@ def test_a_genre_that_an_item_has_is_not_denied() -> None:
 
 
 def test_reasons_are_not_in_reprs() -> None:
-    assert "11" not in repr(largest(PARTS, 2, 0))
+    assert "11" not in repr(_found(2))
     assert "Film" not in repr(FITTED.recommend(WORLD.users.ids[0], 1)) + repr(PARTS)
     told = FITTED.recommend(WORLD.users.ids[0], 1)[0]
     assert told.reason is not None
