@@ -18,7 +18,7 @@ def test_json_has_the_grid_and_the_best(call: Call, files: tuple[Path, Path], tm
     assert (report["folds"], report["factors"], report["solver"]) == (2, 3, "batch")
     assert [row["lr"] for row in report["grid"]] == [0.05, 0.01]
     assert report["best"]["mse"] == min(row["mse"] for row in report["grid"])
-    assert set(report["best"]) == {"lr", "reg", "mse", "mae"}
+    assert set(report["best"]) == {"lr", "reg", "mse", "mae", "ndcg_at_10"}
     assert (report["epsilon"], report["epsilon_status"]) == (1.0, "nominal")
     assert report["n_ran"] == 4
     assert call(*arguments).json["n_ran"] == 0
@@ -31,6 +31,16 @@ def test_a_table_for_people(call: Call, files: tuple[Path, Path], tmp_path: Path
     assert "best" in found.out
     assert "use it with: hdpmf evaluate mf --train" in found.out
     assert "cross-validation: 4 runs to do" in found.err
+
+
+def test_a_choice_for_lists(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = ("tune", "mf", "--train", files[0], *FEW, "--for", "lists", "--out", tmp_path)
+    report = call(*arguments, "--json").json
+    assert report["for"] == "lists"
+    assert report["best"]["ndcg_at_10"] == max(row["ndcg_at_10"] for row in report["grid"])
+    found = call(*arguments)
+    assert "NDCG@10" in found.out
+    assert "--ranking" in found.out
 
 
 def test_a_registered_data_set(call: Call, tmp_path: Path) -> None:
@@ -49,6 +59,7 @@ def test_a_registered_data_set(call: Call, tmp_path: Path) -> None:
         (("mf", "--data", "synthetic", "--reg-grid", "0.1,0.1"), 2, "each once"),
         (("mf", "--data", "synthetic", "--backend", "slurm"), 2, "unknown backend"),
         (("mf", "--data", "synthetic", "--jobs", "0"), 2, "at least 1"),
+        (("mf", "--data", "synthetic", "--for", "songs"), 2, "--for takes ratings or lists"),
         (("mf", "--train", "absent.csv"), 3, "cannot read"),
         (("mf", "--data", "nowhere"), 3, "cannot read"),
     ],

@@ -13,13 +13,14 @@ from hdpmf.experiments.store import Result
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One combination of a grid with its cross-validated error.
+    """One combination of a grid with its cross-validated numbers.
 
     Attributes:
         values: The hyper-parameters.
         mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is missing, or where
             there was nothing to choose.
         mae: The same.
+        ndcg: NDCG@10, where the choice is by it; NaN elsewhere.
         status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single`` (nothing to choose).
         run_ids: The runs, one per fold.
     """
@@ -29,6 +30,7 @@ class Measured:
     mae: float
     status: str
     run_ids: tuple[str, ...]
+    ndcg: float = math.nan
 
 
 def measured(experiment: Experiment, place: Place, results: Mapping[str, Result]) -> list[Measured]:
@@ -44,8 +46,10 @@ def measured(experiment: Experiment, place: Place, results: Mapping[str, Result]
         if status == "missing":
             rows.append(Measured(values, math.nan, math.nan, status, ids))
             continue
-        mse, mae = (math.fsum(fold.metric(name) for fold in folds) / len(folds) for name in ("mse", "mae"))
-        rows.append(Measured(values, mse, mae, status, ids))
+        mse, mae, ndcg = (
+            math.fsum(fold.metric(name) for fold in folds) / len(folds) for name in ("mse", "mae", "ndcg_at_10")
+        )
+        rows.append(Measured(values, mse, mae, status, ids, ndcg))
     return rows
 
 
@@ -55,24 +59,27 @@ def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -
     return next(status for status in order if status in states)
 
 
-def best(grid: list[Measured]) -> Measured | None:
-    """The combination with the lowest MSE, the first of equals; None while any is missing or where none is usable.
+def best(grid: list[Measured], by: str = "mse") -> Measured | None:
+    """The combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``), the first of equals.
 
-    A combination with a diverged or failed fold is never chosen.
+    None while any is missing or where none is usable. A combination with a diverged or failed fold is never chosen.
     """
     if len(grid) == 1 and grid[0].status == "single":
         return grid[0]
     if any(row.status == "missing" for row in grid):
         return None
-    usable = [row for row in grid if row.status == "done" and math.isfinite(row.mse)]
-    return min(usable, key=lambda row: row.mse, default=None)
+
+    def cost(row: Measured) -> float:
+        return -row.ndcg if by == "ndcg_at_10" else row.mse
+
+    return min((row for row in grid if row.status == "done" and math.isfinite(cost(row))), key=cost, default=None)
 
 
 def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
     """The chosen hyper-parameters wherever they are known."""
     chosen = {}
     for place in places(experiment):
-        winner = best(measured(experiment, place, results))
+        winner = best(measured(experiment, place, results), experiment.tuning.by)
         if winner is not None:
             chosen[place] = winner.values
     return chosen

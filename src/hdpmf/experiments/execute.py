@@ -175,8 +175,8 @@ def lists(model: Model, test: Ratings) -> dict[str, float | int]:
         measured = model.rank(test, RANKED)
     except RatingsError:  # nobody has a relevant test rating
         return {"n_listed": 0}
-    numbers = {f"{name}_at_{RANKED}": measured[name] for name in ("ndcg", "recall", "coverage")}
-    return {**numbers, "n_listed": measured["n_users"]}
+    n_users = measured.pop("n_users")
+    return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {"n_listed": n_users}
 
 
 def _without_fallback(model: Model) -> Model:

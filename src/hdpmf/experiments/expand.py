@@ -100,11 +100,10 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
             import_module(module)
         except ImportError as error:
             raise ConfigError(f"{experiment.name}: cannot import {module!r} ({error}); is it on PYTHONPATH?") from error
-    wanted = (
-        tuple(name for name, method in METHODS.items() if not method.lists_only)
-        if experiment.methods == "all"
-        else experiment.methods
-    )
+    lists = experiment.measure == "lists"
+    # Some methods make only lists; the trivial baselines among the others make none.
+    able = (name for name, method in METHODS.items() if method.lists_only <= lists and (not lists or method.has_lists))
+    wanted = tuple(able) if experiment.methods == "all" else experiment.methods
     named = (*wanted, *experiment.without, *experiment.paper_methods)
     unknown = [name for name in named if name not in METHODS]
     if unknown:

@@ -165,9 +165,11 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
 
 
 def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
-    """The evaluation runs whose lists are shown: those of tables."""
-    shown = (experiment for experiment in experiments if experiment.lists)
-    return frozenset(run.id for run in final_runs(shown, results))
+    """The runs whose lists are shown, or chosen by."""
+    experiments = list(experiments)
+    shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
+    chosen_by = tuning_runs(experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10")
+    return frozenset(run.id for run in (*shown, *chosen_by))
 
 
 def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:

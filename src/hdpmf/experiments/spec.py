@@ -67,9 +67,10 @@ class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How hyper-parameters are chosen: cross-validation on the training part of one cut, lowest MSE.
+    """How hyper-parameters are chosen: cross-validation on the training part of one cut.
 
     Attributes:
+        by: The lowest ``mse``, or the highest ``ndcg_at_10`` (see `hdpmf.models.ranking`).
         folds: How many.
         seed: Of the cut, the folds, the privacy weights and the training.
         grids: Values to try, by method; ``default`` is for gradient methods that have none of their own. A grid of
@@ -78,6 +79,7 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         split: The cut.
     """
 
+    by: Literal["mse", "ndcg_at_10"] = "mse"
     folds: Annotated[int, Meta(ge=2)] = 5
     seed: Seed = 0
     grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
@@ -126,10 +128,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         title: For people.
         kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the data sets) or
             ``specification`` (of privacy wishes); the last two need no runs.
+        measure: ``errors`` of predicted ratings, ``lists`` (how good the ten items are that a user would be shown
+            first), or ``both``.
         reference: Where a paper has it.
         datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample`` where the
             official file is absent.
-        methods: Names, or ``all`` for every method that the library has.
+        methods: Names, or ``all`` for every method that the library has and that does what is measured.
         without: Methods left out of ``all``.
         paper_methods: Those that the paper shows here; a report marks the others as added.
         factors: Values of K.
@@ -152,6 +156,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     datasets: Annotated[tuple[Name, ...], Meta(min_length=1)]
     methods: tuple[str, ...] | Literal["all"] = "all"
     kind: Literal["table", "figure", "statistics", "specification"] = "table"
+    measure: Literal["errors", "lists", "both"] = "errors"
     reference: str = ""
     without: tuple[str, ...] = ()
     paper_methods: tuple[str, ...] = ()
@@ -176,8 +181,13 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lists(self) -> bool:
-        """Whether its evaluation runs must say how good lists of ten are: a table shows them, a curve does not."""
-        return self.kind == "table"
+        """Whether its evaluation runs must say how good lists of ten are."""
+        return self.has_runs and self.measure != "errors"
+
+    @property
+    def errors(self) -> bool:
+        """Whether errors of predicted ratings are what it shows."""
+        return self.has_runs and self.measure != "lists"
 
     @property
     def has_runs(self) -> bool:

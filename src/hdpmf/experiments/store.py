@@ -18,10 +18,10 @@ moment loses the runs in flight and nothing else.
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
 own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
 rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. Runs on a test set also
-have ``n_listed``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``,
-``recall_at_10``, ``coverage_at_10`` (see `hdpmf.models.ranking`). There are none where a method cannot rank, and where
-it would take more than 200 million scores. Results of early versions lack all of these; a table's runs are then
-measured again.
+have, where an experiment shows lists, ``n_listed``, the users that lists of ten were made for, and, where there are
+any, ``ndcg_at_10`` and all else that `hdpmf.models.ranking` measures, with intervals over users
+(``ndcg_margin_at_10``). There are none where a method cannot rank, and where it would take more than 200 million
+scores. Results without lists, or without these intervals (early versions), are measured again where lists are shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from math import inf
+from math import inf, nan
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,10 @@ from hdpmf.experiments.spec import Experiment
 from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
 
 FILE_NAME = "results.sqlite"
+
+LISTED = "ndcg_margin_at_10"
+"""A metric of every run whose lists were measured."""
+
 _KIND = FileKind(
     name="a results file",
     application=0x6864706D,  # "hdpm"
@@ -128,12 +132,17 @@ class Result(msgspec.Struct, frozen=True):
     host: dict[str, str | int] = {}
 
     def metric(self, name: str) -> float:
-        """A metric, infinite for a run that did not end well."""
-        return float(self.metrics[name]) if self.status == "done" else inf
+        """A metric: infinite for a run that did not end well, NaN where it was not measured."""
+        return float(self.metrics.get(name, nan)) if self.status == "done" else inf
 
     def suffices(self, *, lists: bool) -> bool:
         """Whether the run need not be done again; ``lists``: not even to see how good its lists are."""
-        return self.status == "diverged" or (self.status == "done" and (not lists or "n_listed" in self.metrics))
+        return self.status == "diverged" or (self.status == "done" and (not lists or self.has_lists))
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it says how good lists are, or that there are none."""
+        return self.metrics.get("n_listed") == 0 or LISTED in self.metrics
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
@@ -199,8 +208,9 @@ class Store(AbstractContextManager["Store"]):
             self._connection.execute(
                 f"INSERT INTO runs (run_id, {_COLUMNS})"  # noqa: S608  # names of ours
                 " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?"
-                " AND status <> 'failed' AND (json_type(metrics, '$.n_listed') IS NOT NULL OR NOT ?))",
-                (*row, result.run.id, "n_listed" in result.metrics),
+                " AND status <> 'failed' AND (json_extract(metrics, '$.n_listed') IS 0"
+                f" OR json_type(metrics, '$.{LISTED}') IS NOT NULL OR NOT ?))",
+                (*row, result.run.id, result.has_lists),
             )
 
     def note(self, kind: str, data: dict[str, Any]) -> None:

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hdpmf.experiments.choice import Measured, best, choices, measured, worst_status
+from hdpmf.experiments.execute import RANKED
 from hdpmf.experiments.expand import Place, evaluation_runs, method_names, places, tuned_as
 from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.statistics import PairedTest, Summary, paired_test
 from hdpmf.experiments.store import Result, Store, StoredClaim
 from hdpmf.methods import METHODS
+from hdpmf.models.ranking import METRICS as LIST_METRICS
 from hdpmf.ratings import dataset_info, dataset_names
 
 METRICS = ("mse", "mae", "mse_all", "mae_all")
 
-RANKING = ("ndcg_at_10", "recall_at_10", "coverage_at_10")
-"""In a cell's metrics where all of its finished runs have them."""
+RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
+"""In a cell's metrics where all of its finished runs have them: of lists, and the 95 % interval over users of the first
+(one side)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class Cell:
     hyperparameters: dict[str, float]
     run_ids: tuple[str, ...]
     claim: StoredClaim | None
+
+    def summary(self, metric: str) -> Summary:
+        """A metric's summary; an empty one where it was not measured."""
+        return self.metrics.get(metric, Summary.of(()))
 
     @property
     def mse(self) -> Summary:
@@ -106,7 +113,7 @@ def tuning_tables(
     for place in places(experiment):
         grid = measured(experiment, place, results)
         if len(grid) > 1:
-            tables[place] = (grid, best(grid))
+            tables[place] = (grid, best(grid, experiment.tuning.by))
     return tables
 
 

@@ -28,7 +28,7 @@ class Tuned:
     Attributes:
         folds: Folds of the cross-validation.
         grid: Every combination with its mean errors over the folds, in the order of the grid.
-        best: The one with the lowest MSE.
+        best: The one with the lowest MSE, or the highest NDCG@10.
         done: What had to be run for it.
     """
 
@@ -48,6 +48,7 @@ def tune(
     n_factors: int = 10,
     learning_rates: Sequence[float] | None = None,
     regs: Sequence[float] | None = None,
+    by: str = "mse",
     folds: int = 5,
     epochs: int | None = None,
     epsilon: float | None = None,
@@ -73,6 +74,7 @@ def tune(
         n_factors: K.
         learning_rates: Values to try; larger ones by default with ``batch`` than with ``sequential``.
         regs: Values to try.
+        by: ``mse``, for predicted ratings, or ``ndcg_at_10``, for lists.
         folds: Folds.
         epochs: Passes over the ratings; 100 where the method has no default of its own.
         epsilon: The largest budget; 1 where it is not given.
@@ -116,7 +118,7 @@ def tune(
         "params": own,
         "privacy": dict(privacy or {}),
     }
-    tuning = {"folds": folds, "seed": seed, "grids": {method: grid}, "like": {}}
+    tuning = {"by": by, "folds": folds, "seed": seed, "grids": {method: grid}, "like": {}}
     try:
         experiment = msgspec.convert(plain, Experiment)
         experiment = msgspec.structs.replace(
@@ -139,9 +141,10 @@ def tune(
         results = store.results()
     place = Place(experiment.datasets[0], method, n_factors)
     rows = measured(experiment, place, results)
-    winner = best(rows)
+    winner = best(rows, by)
     if winner is None:
         messages = [message for row in rows for run in row.run_ids if (message := results[run].message)]
+        messages.append("there are no lists to choose by")
         kind: type[HdpmfError] = DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
     return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)

@@ -398,12 +398,13 @@ PRIVATE_POPULAR = Method(
     ),
     headline="sums",
     lists_only=True,
+    colour="#8c4a3c",
 )
 
 _PAIRS_SEEN = "all pairs of user and item"
 
 
-def _yardstick(name: str, label: str, summary: str, estimator: str) -> Method:
+def _yardstick(name: str, label: str, summary: str, estimator: str, colour: str) -> Method:
     """A model for lists that is not private."""
     return Method(
         name=name,
@@ -415,17 +416,18 @@ def _yardstick(name: str, label: str, summary: str, estimator: str) -> Method:
         accounting="no-noise",
         plain=_bare("Which items were rated, without any noise.", _PAIRS_SEEN, _PAIRS_SEEN, _NO_NOISE),
         lists_only=True,
+        colour=colour,
     )
 
 
 LISTS = (
     PRIVATE_POPULAR,
-    _yardstick("most-popular", "Most popular", "what most people rated, for everyone", "MostPopular"),
-    _yardstick("item-knn", "Item kNN", "what goes with what one has rated", "ItemKNN"),
-    _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE"),
-    _yardstick("ials", "iALS", "implicit alternating least squares", "IALS"),
-    _yardstick("bpr", "BPR", "pair-wise item-item model", "BPR"),
-    _yardstick("neural", "Autoencoder", "denoising autoencoder", "NeuralLists"),
+    _yardstick("most-popular", "Most popular", "what most people rated, for everyone", "MostPopular", "#5b6a3c"),
+    _yardstick("item-knn", "Item kNN", "what goes with what one has rated", "ItemKNN", "#9467bd"),
+    _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE", "#17a2b0"),
+    _yardstick("ials", "iALS", "implicit alternating least squares", "IALS", "#a3a500"),
+    _yardstick("bpr", "BPR", "pair-wise item-item model", "BPR", "#e0569b"),
+    _yardstick("neural", "Autoencoder", "denoising autoencoder", "NeuralLists", "#3b3b98"),
 )
 
 BUILTIN = (

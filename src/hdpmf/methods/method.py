@@ -169,6 +169,11 @@ class Method:
         """Whether it is one of the trivial predictions that every method has to beat."""
         return self.family in ("local", "central")
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether its lists differ from the order of the catalogue."""
+        return self.lists_only or not self.is_baseline
+
     def form(self, labels: bool = False) -> Form:
         """How it runs, plainly or with taste labels."""
         if not labels:

@@ -10,6 +10,7 @@ from hdpmf.paper.wishes import table2
 from hdpmf.report.content import Content
 from hdpmf.report.csv_files import csv_files, to_csv
 from hdpmf.report.latex import Emphasis, accuracy_table, escape, statistics_table, to_files
+from hdpmf.report.list_latex import list_tables
 from hdpmf.report.numbers import METRIC_LABELS, plain
 
 _BOLD = (
@@ -65,10 +66,10 @@ def paper_latex(content: Content) -> dict[str, bytes]:
         tables["table1"] = statistics_table(content)
     for name, cells in content.cells.items():
         experiment = content.experiments[name]
-        if experiment.kind == "table":
+        if experiment.kind == "table" and experiment.errors:
             note = _PUBLIC if name == "table3" else ""
             tables[name] = accuracy_table(experiment, cells, _ahead(cells), _BOLD, note=note, added=True)
-    return to_files(tables)
+    return to_files(tables | list_tables(content))
 
 
 def _ahead(cells: list[Cell]) -> Emphasis:

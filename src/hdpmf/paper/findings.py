@@ -11,6 +11,7 @@ from hdpmf.paper import GRIDS, published
 from hdpmf.paper.ordering import Reversal, paper_pairs, reversals
 from hdpmf.report.content import Content
 from hdpmf.report.honest import RATERS, honest_cost
+from hdpmf.report.lists import list_findings
 from hdpmf.report.numbers import METRIC_LABELS, counted, four, p_value, plain, words
 
 MARKS = ("reproduced", "close", "different", "not comparable", "diverged", "failed", "incomplete", "not run")
@@ -53,8 +54,8 @@ def count_marks(content: Content) -> dict[str, int]:
 
 
 def findings(content: Content) -> list[str]:
-    """Four sentences."""
-    return [_reproduction(content), _order(content), _trivial(content), _proved(content)]
+    """Four sentences, and one about lists."""
+    return [_reproduction(content), _order(content), _trivial(content), _proved(content), *list_findings(content)]
 
 
 def _reproduction(content: Content) -> str:

@@ -13,6 +13,8 @@ from hdpmf.report.chart_sections import chart_data, charts_section
 from hdpmf.report.content import Content, read_content
 from hdpmf.report.figures import figure_files
 from hdpmf.report.honest_section import honest_data, honest_section
+from hdpmf.report.list_sections import list_data, lists_section
+from hdpmf.report.lists import list_experiments
 from hdpmf.report.markup import tag
 from hdpmf.report.page import Page
 from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
@@ -47,7 +49,7 @@ def write_paper_report(results: str | PathLike[str], out: str | PathLike[str]) -
         What was written, and how many numbers of Table III got each mark.
     """
     content = read_content(results, NAMES)
-    figures = figure_files(content, charts(content))
+    figures = figure_files(content, [*charts(content), *list_experiments(content)])
     written = write_files(out, content, paper_page(content), paper_csv(content), paper_latex(content), figures)
     return written, count_marks(content)
 
@@ -61,7 +63,7 @@ def paper_page(content: Content) -> Page:
         if name not in content.experiments
     ]
     data = chart_data(content, shown)
-    data["figures"] = [*honest_data(content), *data["figures"]]
+    data["figures"] = [*list_data(content), *honest_data(content), *data["figures"]]
     honest = honest_section(content, "Not run here: it takes the runs of figure_epsilon.")
     return Page(
         kind="hdpmf reproduction report",
@@ -69,6 +71,7 @@ def paper_page(content: Content) -> Page:
         findings=findings(content),
         sections={
             "table3": ("Table III", table3_section(content)),
+            "lists": ("Lists", lists_section(content)),
             "epsilon": ("What epsilon stands on", claims_section(content)),
             "honest": ("Honest epsilon", honest),
             "order": ("Order of methods", order_section(content)),
@@ -83,6 +86,6 @@ def paper_page(content: Content) -> Page:
 
 
 def charts(content: Content) -> list[Experiment]:
-    """What is shown as a figure; Table III has a section of its own."""
+    """What is shown as a figure of errors; Table III and lists have sections of their own."""
     experiments = content.experiments.values()
-    return [experiment for experiment in experiments if experiment.has_runs and experiment.name != "table3"]
+    return [experiment for experiment in experiments if experiment.errors and experiment.name != "table3"]

@@ -11,7 +11,7 @@ from hdpmf.report.content import Content
 from hdpmf.report.markup import Child, Html, tag
 from hdpmf.report.numbers import METRIC_LABELS, density, four, p_value, percent, plain
 from hdpmf.report.pieces import number, section, slug, symbol, table
-from hdpmf.report.table_sections import accuracy_table, counts, lists_note, title_of
+from hdpmf.report.table_sections import accuracy_table, counts, title_of
 
 _SIGNS = {
     "reproduced": "✓",
@@ -62,7 +62,6 @@ def table3_section(content: Content) -> Html:
         tag("ul", numbers, class_="counts", aria_label="how many numbers got each mark"),
         accuracy_table(content, content.experiments["table3"], entry),
         tag("p", rule, class_="note"),
-        lists_note(cells),
         lead=lead,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ def charts_section(
 ) -> Html:
     """The figures of these experiments, each with its caption, by name."""
     figures = [
-        _figure(content, experiment, content.cells.get(experiment.name, []), captions.get(experiment.name, ""))
+        _figure(content, experiment, content.error_cells(experiment), captions.get(experiment.name, ""))
         for experiment in experiments
     ]
     return section("figures", "Figures", figures, more, lead=_LEAD)
@@ -112,11 +112,12 @@ def chart_data(content: Content, experiments: Iterable[Experiment]) -> dict[str,
     return {
         "methods": methods,
         "datasets": [{"name": name, "title": title} for name, title in content.dataset_titles.items()],
-        "figures": [_figure_data(experiment, content.cells.get(experiment.name, [])) for experiment in experiments],
+        "figures": [figure_data(experiment, content.error_cells(experiment)) for experiment in experiments],
     }
 
 
-def _figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:
+def figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:
+    """A figure of an experiment, for the page's script."""
     vary = experiment.vary
     xs = [float(x) for x in experiment.xs if x is not None]
     spread = min(xs, default=0.0) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 20
@@ -142,7 +143,7 @@ def axis_name(parameter: str, label: str) -> dict[str, str]:
     return {"base": label or parameter, "low": ""}
 
 
-def cell_data(cell: Cell) -> dict[str, Any]:
+def cell_data(cell: Cell, metrics: Iterable[str] = tuple(METRIC_LABELS)) -> dict[str, Any]:
     """A point or a bar, for the page's script."""
     return {
         "dataset": cell.dataset,
@@ -154,8 +155,8 @@ def cell_data(cell: Cell) -> dict[str, Any]:
         "seeds": len(cell.run_ids),
         "runs": anchor(cell),
         **{
-            metric: {"mean": _finite(cell.metrics[metric].mean), "std": _finite(cell.metrics[metric].std)}
-            for metric in METRIC_LABELS
+            metric: {"mean": _finite(cell.summary(metric).mean), "std": _finite(cell.summary(metric).std)}
+            for metric in metrics
         },
     }
 

@@ -59,12 +59,14 @@ class TunedGrid:
         grid: Every combination.
         best: The chosen one; None while something is missing.
         experiments: Names of the experiments.
+        by: What was chosen by: ``mse`` or ``ndcg_at_10``.
     """
 
     place: Place
     grid: list[Measured]
     best: Measured | None
     experiments: tuple[str, ...]
+    by: str = "mse"
 
 
 @dataclass(slots=True)
@@ -104,6 +106,14 @@ class Content:
         """The cells of all experiments."""
         for cells in self.cells.values():
             yield from cells
+
+    def error_cells(self, experiment: Experiment) -> list[Cell]:
+        """The cells of an experiment that errors are shown of: a method that makes only lists predicts no ratings."""
+        return [
+            cell
+            for cell in self.cells.get(experiment.name, ())
+            if cell.method not in METHODS or not METHODS[cell.method].lists_only
+        ]
 
     @property
     def n_runs(self) -> int:
@@ -160,10 +170,11 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
             for place, (grid, best) in tables.items():
-                key = (place, tuple(row.run_ids for row in grid))
+                by = experiment.tuning.by
+                key = (place, by, tuple(row.run_ids for row in grid))
                 known = grids.get(key)
                 users = (name,) if known is None else (*known.experiments, name)
-                grids[key] = TunedGrid(place, grid, best, users)
+                grids[key] = TunedGrid(place, grid, best, users, by)
         content.tuned = list(grids.values())
         return content
 

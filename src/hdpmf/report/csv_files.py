@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hdpmf.experiments import METRICS, Cell
 from hdpmf.report.content import Content, list_metrics
 from hdpmf.report.honest import NAME, RATERS, Point, points
-from hdpmf.report.numbers import METRIC_LABELS
+from hdpmf.report.numbers import METRIC_LABELS, NDCG
 
 MoreColumns = Callable[[Cell], dict[str, object]]
 """Further columns of an experiment's file, the same for every cell."""
@@ -30,9 +30,11 @@ def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -
 
 
 def _cells(content: Content, cells: list[Cell], more: MoreColumns | None) -> bytes:
-    seeds = content.experiments[cells[0].experiment].seeds if cells else ()
+    experiment = content.experiments[cells[0].experiment] if cells else None
+    seeds = () if experiment is None else experiment.seeds
     chosen = list(dict.fromkeys(key for cell in cells for key in cell.hyperparameters))
-    ranked = list_metrics(cells)
+    ranked = list_metrics(cells) if experiment is not None and experiment.lists else []
+    by_seed = [*METRIC_LABELS, *(metric for metric in ranked if metric == NDCG)]
     rows = []
     for cell in cells:
         row: dict[str, object] = {
@@ -50,7 +52,7 @@ def _cells(content: Content, cells: list[Cell], more: MoreColumns | None) -> byt
             row |= more(cell)
         row |= _summaries(cell, ranked)
         runs = dict(zip(seeds, _padded(cell.run_ids, len(seeds)), strict=True))
-        for metric in METRIC_LABELS:
+        for metric in by_seed:
             row |= {f"{metric}_seed_{seed}": _seed_value(content, run, metric) for seed, run in runs.items()}
         row |= {f"run_seed_{seed}": run for seed, run in runs.items()}
         rows.append(row)
@@ -102,7 +104,18 @@ def _honest(shown: Iterable[Point]) -> bytes:
 def _grids(content: Content) -> bytes:
     names = list(dict.fromkeys(key for tuned in content.tuned for row in tuned.grid for key in row.values))
     folds = max(len(row.run_ids) for tuned in content.tuned for row in tuned.grid)
-    head = ["experiments", "dataset", "method", "factors", *names, "status", "chosen", "mse_mean", "mae_mean"]
+    head = [
+        "experiments",
+        "dataset",
+        "method",
+        "factors",
+        *names,
+        "status",
+        "chosen",
+        "mse_mean",
+        "mae_mean",
+        "ndcg_at_10_mean",
+    ]
     head += [f"run_fold_{fold}" for fold in range(folds)]
     rows = []
     for tuned in content.tuned:
@@ -110,7 +123,7 @@ def _grids(content: Content) -> bytes:
             best = tuned.best is not None and row.values == tuned.best.values
             rows.append(
                 [" ".join(tuned.experiments), *tuned.place, *(row.values.get(name) for name in names), row.status,
-                 str(best).lower(), row.mse, row.mae, *_padded(row.run_ids, folds)]
+                 str(best).lower(), row.mse, row.mae, row.ndcg, *_padded(row.run_ids, folds)]
             )  # fmt: skip
     return to_csv(head, rows)
 

@@ -13,7 +13,9 @@ from hdpmf.privacy.accounting import DELTA
 from hdpmf.report.chart_sections import axis_name
 from hdpmf.report.content import Content
 from hdpmf.report.honest import NAME, Point, points, view_words
-from hdpmf.report.numbers import METRIC_LABELS, plain
+from hdpmf.report.lists import is_level, ndcg
+from hdpmf.report.numbers import LABELS, METRIC_LABELS, NDCG, plain
+from hdpmf.report.pieces import guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +41,10 @@ _STYLE: Any = {
 
 
 def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[str, bytes]:
-    """File names and contents: these experiments, and accuracy against honest epsilon, for every K and measure."""
+    """File names and contents: these experiments, and accuracy against honest epsilon, for every K and measure.
+
+    Of lists there is NDCG@10.
+    """
     import matplotlib as mpl
 
     files: dict[str, bytes] = {}
@@ -53,8 +58,10 @@ def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[st
 
 
 def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Figure]]:
-    cells = content.cells.get(experiment.name, [])
-    for metric in METRIC_LABELS if any(cell.mse.values for cell in cells) else ():
+    every = content.cells.get(experiment.name, [])
+    measured = [*(METRIC_LABELS if experiment.errors else ()), *([NDCG] if experiment.lists else [])]
+    for metric in (metric for metric in measured if any(cell.summary(metric).values for cell in every)):
+        cells = every if metric == NDCG else content.error_cells(experiment)
         if experiment.vary is None:
             yield f"{experiment.name}_{metric}", _bars(content, experiment, cells, metric)
             continue
@@ -71,13 +78,20 @@ def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, lis
 
 def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
     datasets = experiment.datasets
-    figure, panels = _canvas(len(datasets), 2.9)
+    # What is guaranteed about lists takes long words in the legend.
+    width = max(3.1, 5.2 / len(datasets)) if metric == NDCG else 3.1
+    figure, panels = _canvas(len(datasets), 3.6 if metric == NDCG else 2.9, width)
     vary = experiment.vary
     name = {"base": "", "low": ""} if vary is None else axis_name(vary.parameter, vary.label)
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
         here = [cell for cell in cells if cell.dataset == dataset]
         for method in content.method_labels:
-            _curve(axes, [cell for cell in here if cell.method == method], metric, _look(content, method, experiment))
+            curve = [cell for cell in here if cell.method == method]
+            look = _look(content, method, experiment)
+            if metric == NDCG and curve and is_level(experiment, curve[0]):
+                _level(axes, curve[0], look)
+            else:
+                _curve(axes, curve, metric, look)
         if not _y_axis(axes, here, metric):
             axes.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center")
         _x_axis(axes, experiment)
@@ -86,8 +100,8 @@ def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: 
             axes.set_xlabel(f"${_MATH.get(name['base'], name['base'])}_{{{name['low']}}}$", parse_math=True)
         else:
             axes.set_xlabel(name["base"], parse_math=False)
-    panels[0].set_ylabel(METRIC_LABELS[metric])
-    _legend(figure, panels)
+    panels[0].set_ylabel(LABELS[metric])
+    _legend(figure, panels, max(1, int(width * len(datasets) / 4.2)) if metric == NDCG else 5)
     return figure
 
 
@@ -99,15 +113,23 @@ def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> 
     if not cells:
         return
     xs = [math.nan if cell.x is None else cell.x for cell in cells]
-    means = [cell.metrics[metric].mean for cell in cells]
+    means = [cell.summary(metric).mean for cell in cells]
     means = [mean if math.isfinite(mean) else math.nan for mean in means]
-    spread = [std if math.isfinite(std := cell.metrics[metric].std) else 0.0 for cell in cells]
+    spread = [std if math.isfinite(std := cell.summary(metric).std) else 0.0 for cell in cells]
     if all(map(math.isnan, means)):
         return
-    axes.plot(xs, means, label=cells[0].label + claim_words(cells[0]), linewidth=1.4, markersize=4, **look)
+    words = f" ({guarantee(cells[0])})" if metric == NDCG else claim_words(cells[0])
+    axes.plot(xs, means, label=cells[0].label + words, linewidth=1.4, markersize=4, **look)
     low = [mean - std for mean, std in zip(means, spread, strict=True)]
     high = [mean + std for mean, std in zip(means, spread, strict=True)]
     axes.fill_between(xs, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _level(axes: Axes, cell: Cell, look: dict[str, Any]) -> None:
+    """A method without an epsilon, across the whole axis."""
+    if math.isfinite(ndcg(cell)):
+        label = f"{cell.label} ({guarantee(cell)})"
+        axes.axhline(ndcg(cell), label=label, linewidth=1.1, color=look["color"], linestyle=":")
 
 
 def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
@@ -170,8 +192,8 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
             here = [cell for cell in cells if (cell.method, cell.factors) == (method, k)]
             shift = (position - len(methods) / 2 + 0.5) * wide
             places = [experiment.datasets.index(cell.dataset) + shift for cell in here]
-            means = [cell.metrics[metric].mean for cell in here]
-            stds = [cell.metrics[metric].std for cell in here]
+            means = [cell.summary(metric).mean for cell in here]
+            stds = [cell.summary(metric).std for cell in here]
             axes.bar(
                 places,
                 [mean if math.isfinite(mean) else 0.0 for mean in means],
@@ -188,7 +210,7 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
         titles = [content.dataset_titles[name] for name in experiment.datasets]
         axes.set_xticks(range(len(titles)), titles, parse_math=False)
         axes.set_title(f"({letter}) K = {k}")
-    panels[0].set_ylabel(METRIC_LABELS[metric])
+    panels[0].set_ylabel(LABELS[metric])
     _legend(figure, panels)
     return figure
 
@@ -206,8 +228,8 @@ def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
     """Make it logarithmic where errors are far apart; whether there are any."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    means = [mean for cell in cells if math.isfinite(mean := cell.metrics[metric].mean)]
-    if means and max(means) / min(means) > 4:
+    means = [mean for cell in cells if math.isfinite(mean := cell.summary(metric).mean)]
+    if means and 0 < 4 * min(means) < max(means):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

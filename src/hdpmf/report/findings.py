@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from hdpmf.experiments import Cell, Experiment, paired_test
 from hdpmf.methods import METHODS
 from hdpmf.report.content import Content
+from hdpmf.report.lists import list_findings
 from hdpmf.report.numbers import counted, four, p_value, plain, words
 
 Place = tuple[str, int, float | None]
@@ -17,12 +18,13 @@ Place = tuple[str, int, float | None]
 def findings(content: Content) -> list[str]:
     """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons stand on."""
     sentences = []
-    for name, cells in content.cells.items():
-        done = [cell for cell in cells if cell.status == "done"]
-        if done:
-            experiment = content.experiments[name]
+    for name in content.cells:
+        experiment = content.experiments[name]
+        done = [cell for cell in content.error_cells(experiment) if cell.status == "done"]
+        if done and experiment.errors:
             titled = f"{experiment.title}: " if len(content.cells) > 1 else ""
             sentences += [titled + text for text in (_best(experiment, done), _trivial(done), _own_mean(done)) if text]
+    sentences += list_findings(content)
     if not sentences:
         sentences.append("Nothing is complete yet: the same command does what is missing.")
     return [*sentences, *_epsilons(content)]

@@ -109,8 +109,8 @@ def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[st
 
 def epsilon_experiment(content: Content) -> Experiment | None:
     """The experiment whose numbers the figure shows: the first that varies epsilon."""
-    varied = (e for e in content.experiments.values() if e.vary is not None and e.vary.parameter == "epsilon")
-    return next(varied, None)
+    shown = (experiment for experiment in content.experiments.values() if experiment.errors)
+    return next((e for e in shown if e.vary is not None and e.vary.parameter == "epsilon"), None)
 
 
 def points(content: Content) -> list[Point]:
@@ -120,7 +120,7 @@ def points(content: Content) -> list[Point]:
         return []
     shown: list[Point] = []
     levels: set[tuple[str, str, int]] = set()
-    for cell in content.cells.get(experiment.name, ()):
+    for cell in content.error_cells(experiment):
         charged = honest_cost(content, cell)
         if charged is None:
             continue

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from hdpmf.experiments import Cell, Experiment
-from hdpmf.report.content import Content, list_metrics
-from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, four
+from hdpmf.report.content import Content
+from hdpmf.report.numbers import METRIC_LABELS, density, four
 from hdpmf.report.pieces import slug
 from hdpmf.report.table_sections import lowest
 
@@ -15,12 +15,6 @@ _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
-_LISTS = (
-    " NDCG, recall and coverage (averages) are of the ten items that a user would be shown first: all items with a "
-    "training rating that the user has not rated, by predicted rating; relevant are test ratings in the top quarter of "
-    "the scale; coverage is the share of items in anybody's ten; -- where a method predicts the same for every item "
-    "or nothing was measured."
-)
 _HEAD = "% Written by hdpmf; needs \\usepackage{booktabs,multirow}.\n"
 
 Emphasis = Callable[[Cell, str], tuple[bool, int]]
@@ -30,9 +24,10 @@ Emphasis = Callable[[Cell, str], tuple[bool, int]]
 def latex_files(content: Content) -> dict[str, bytes]:
     """File names and contents: the data sets, and every table with its lowest errors in bold."""
     tables = {"datasets": statistics_table(content)} if content.datasets else {}
-    for name, cells in content.cells.items():
+    for name in content.cells:
         experiment = content.experiments[name]
-        if experiment.kind == "table":
+        cells = content.error_cells(experiment)
+        if experiment.kind == "table" and experiment.errors:
             caption = f"{escape(experiment.title)}. Bold is the lowest error of its data set and K."
             tables[name] = accuracy_table(experiment, cells, _lowest_bold(cells), caption)
     return to_files(tables)
@@ -67,17 +62,15 @@ def accuracy_table(
     With ``added``, methods that the paper does not show have a dagger. ``note`` ends the caption.
     """
     factors = experiment.factors
-    lists = list_metrics(cells)
-    labels = {**METRIC_LABELS, **{metric: RANKING_LABELS[metric] for metric in lists}}
-    columns = [(metric, k) for metric in labels for k in factors]
+    columns = [(metric, k) for metric in METRIC_LABELS for k in factors]
     width = len(factors)
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in labels.values()]
-    rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(labels))]
+    spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
+    rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(METRIC_LABELS))]
     heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
     caption = (
         f"Average and standard deviation of MSE and MAE on {len(experiment.seeds)} repeated evaluations"
         f"{' (reduced run)' if experiment.quick else ''}. {caption} $\\epsilon$ is nominal, except $^\\ddagger$ "
-        f"proved, $^\\S$ no privacy at all.{note}{_LISTS if lists else ''}"
+        f"proved, $^\\S$ no privacy at all.{note}"
     )
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -95,9 +88,6 @@ def accuracy_table(
             title = f"\\multirow{{{len(methods)}}}{{*}}{{{escape(here[0].dataset_title)}}}" if position == 0 else ""
             numbers = []
             for metric, k in columns:
-                if metric in lists:
-                    numbers.append(_of_lists(mine[k], metric))
-                    continue
                 strong, stars = emphasis(mine[k], metric)
                 numbers.append(_number(mine[k], metric, strong=strong, stars=stars))
             name = _name(next(iter(mine.values())), added=added)
@@ -132,12 +122,6 @@ def _number(cell: Cell, metric: str, *, strong: bool, stars: int) -> str:
     if cell.status == "missing":
         text += f" ({len(summary.values)} of {len(cell.run_ids)} seeds)"
     return f"\\textbf{{{text}}}" if strong else text
-
-
-def _of_lists(cell: Cell, metric: str) -> str:
-    """Without its deviation, for which a page is not wide enough; it is in the CSV file."""
-    summary = cell.metrics.get(metric)
-    return "--" if summary is None or not math.isfinite(summary.mean) else four(summary.mean)
 
 
 def statistics_table(content: Content) -> str:

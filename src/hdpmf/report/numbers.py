@@ -7,7 +7,23 @@ from collections.abc import Sequence
 
 METRIC_LABELS = {"mse": "MSE", "mae": "MAE"}
 
-RANKING_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
+NDCG = "ndcg_at_10"
+NDCG_MARGIN = "ndcg_margin_at_10"
+
+RANKING_LABELS = {
+    NDCG: "NDCG@10",
+    "recall_at_10": "Recall",
+    "precision_at_10": "Precision",
+    "map_at_10": "MAP",
+    "mrr_at_10": "MRR",
+    "hit_rate_at_10": "Hit rate",
+    "coverage_at_10": "Coverage",
+    "popularity_at_10": "Raters",
+    "gini_at_10": "Gini",
+}
+"""Of lists of ten, in the order of tables."""
+
+LABELS = METRIC_LABELS | RANKING_LABELS
 
 
 def plain(value: float) -> str:

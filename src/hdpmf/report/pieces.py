@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from hdpmf.experiments import Cell
 from hdpmf.experiments.store import StoredClaim
+from hdpmf.methods import METHODS
 from hdpmf.report.content import anchor
 from hdpmf.report.markup import Child, Html, number_attribute, tag
 from hdpmf.report.numbers import four, plain
@@ -23,21 +24,22 @@ def symbol(name: str) -> Html:
     return tag("span", name)
 
 
-def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0, narrow: bool = False) -> Html:
-    """A cell's number, linked to its runs; where there is none, the reason. A narrow one hides its deviation."""
-    summary = cell.metrics[metric]
+def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0) -> Html:
+    """A cell's number, linked to its runs; where there is none, the reason."""
+    summary = cell.summary(metric)
     link = f"#{anchor(cell)}"
     if cell.status in ("diverged", "failed"):
         return tag("a", cell.status, class_=f"number none {cell.status}", href=link)
     if not summary.values:
-        return tag("a", "not run", class_="number none", href=link)
+        word = "not measured" if cell.mse.values else "not run"
+        return tag("a", word, class_="number none", href=link)
     value: Child = four(summary.mean)
     mean = tag("b", value) if strong else tag("span", value)
     sup = tag("sup", "*" * stars, class_="stars") if stars else None
     deviation = f" ± {four(summary.std)}" if math.isfinite(summary.std) else ""
-    spread = tag("span", deviation, class_="spread") if deviation and not narrow else None
+    spread = tag("span", deviation, class_="spread") if deviation else None
     shown = tag(
-        "a", mean, spread, sup, class_="number", href=link, title=deviation.strip() or None if narrow else None,
+        "a", mean, spread, sup, class_="number", href=link,
         data_metric=metric, data_mean=number_attribute(summary.mean), data_std=number_attribute(summary.std),
     )  # fmt: skip
     if cell.status == "missing":
@@ -54,6 +56,19 @@ def claim_chip(claim: StoredClaim | None, *, with_epsilon: bool = True) -> Html:
     if claim.epsilon is not None and with_epsilon:
         words = f"ε {plain(claim.epsilon)} {words}"
     return tag("span", words, class_=f"chip {slug(claim.status)}", title=f"{claim.view}; {claim.reason}")
+
+
+def guarantee(cell: Cell) -> str:
+    """What a cell's epsilon is worth, for what and against whom, short enough for a legend."""
+    claim = cell.claim
+    if claim is None:
+        return "unknown"
+    if claim.status != "proved" or cell.method not in METHODS:
+        return STATUS_WORDS.get(claim.status, claim.status)
+    method = METHODS[cell.method]
+    stated = method.claim()
+    what = "values" if stated.presence is None else "values and presence" if stated.about == "value" else "presence"
+    return f"proved: {what}; {'secure sums' if method.headline == 'sums' else 'all messages'} seen"
 
 
 def table(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hdpmf.experiments import Cell, Measured
 from hdpmf.report.content import Content, TunedGrid, anchor, grid_anchor
 from hdpmf.report.markup import Child, Html, number_attribute, tag
-from hdpmf.report.numbers import METRIC_LABELS, counted, duration, four, plain
+from hdpmf.report.numbers import LABELS, METRIC_LABELS, NDCG, counted, duration, four, plain
 from hdpmf.report.pieces import number, scroller, section, table
 
 _SHORT_NAMES = {"learning_rate": "lr", "reg": "reg"}
@@ -29,7 +29,7 @@ def tuning_section(content: Content) -> Html:
     return section(
         "tuning", "Chosen hyper-parameters", _choices(content), boxes,
         lead="By cross-validation on the training part: the combination with the lowest mean squared error over the "
-        "folds. One in which any fold ran away is never chosen.",
+        "folds, or, for lists, the highest NDCG@10. One in which any fold ran away is never chosen.",
     )  # fmt: skip
 
 
@@ -79,19 +79,25 @@ def _grid(content: Content, tuned: TunedGrid) -> Html:
     for row in tuned.grid:
         best = tuned.best is not None and row.values == tuned.best.values
         rows.append((_values(row.values), _grid_number(tuned, row, best=best), "chosen" if best else ""))
+    measure = "NDCG@10" if _for_lists(tuned) else "MSE"
     users = tag("p", f"used by {', '.join(tuned.experiments)}", class_="partial users")
     return tag("div", tag("h4", f"{label}, K = {place.factors}"), users,
-               table(("Combination", "MSE", ""), rows, label=f"grid of {label}", numeric=1, class_="grid"),
+               table(("Combination", measure, ""), rows, label=f"grid of {label}", numeric=1, class_="grid"),
                class_="gridbox")  # fmt: skip
 
 
 def _grid_number(tuned: TunedGrid, row: Measured, *, best: bool) -> Html:
     link = f"#{grid_anchor(tuned, row)}"
-    if not math.isfinite(row.mse):
+    found = row.ndcg if _for_lists(tuned) else row.mse
+    if not math.isfinite(found):
         word = "not run" if row.status == "missing" else row.status
         return tag("a", word, href=link, class_="number none")
-    value: Child = tag("b", four(row.mse)) if best else four(row.mse)
-    return tag("a", value, href=link, class_="number", data_mean=number_attribute(row.mse))
+    value: Child = tag("b", four(found)) if best else four(found)
+    return tag("a", value, href=link, class_="number", data_mean=number_attribute(found))
+
+
+def _for_lists(tuned: TunedGrid) -> bool:
+    return tuned.by == NDCG
 
 
 def runs_section(content: Content) -> Html:
@@ -103,9 +109,12 @@ def runs_section(content: Content) -> Html:
         for cell in cells:
             groups[cell.dataset].append(cell)
         for dataset, group in groups.items():
-            seeds = content.experiments[name].seeds
-            rows = [_run_row(content, cell, seeds) for cell in group]
-            head = [tag("th", text, scope="col") for text in ("Cell", "MSE", "MAE", "Chosen", "Seed · run · MSE · MAE")]
+            experiment = content.experiments[name]
+            metrics = [*METRIC_LABELS, *([NDCG] if experiment.lists else [])]
+            rows = [_run_row(content, cell, experiment.seeds, metrics) for cell in group]
+            labels = [LABELS[metric] for metric in metrics]
+            heads = ("Cell", *labels, "Chosen", " · ".join(["Seed · run", *labels]))
+            head = [tag("th", text, scope="col") for text in heads]
             body = tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="runs")
             summary = tag(
                 "summary", f"{name}, {titles[dataset]} ", tag("span", _count(content, group), class_="partial")
@@ -125,18 +134,18 @@ def _count(content: Content, cells: list[Cell]) -> str:
     return f"{counted(len(cells), 'number')}, {counted(len(done), 'run')}, {duration(seconds)} of fitting"
 
 
-def _run_row(content: Content, cell: Cell, seeds: tuple[int, ...]) -> Html:
+def _run_row(content: Content, cell: Cell, seeds: tuple[int, ...], metrics: Sequence[str]) -> Html:
     place = f"{cell.label}, K = {cell.factors}" + ("" if cell.x is None else f", at {plain(cell.x)}")
     chosen = _values(cell.hyperparameters)
-    lines = [_run_line(content, seed, run) for seed, run in zip(seeds, cell.run_ids, strict=False)]
+    lines = [_run_line(content, seed, run, metrics) for seed, run in zip(seeds, cell.run_ids, strict=False)]
     listed: Child = tag("ul", lines) if lines else "its hyper-parameters are not chosen yet"
     return tag(
-        "tr", tag("th", place, scope="row"), tag("td", number(cell, "mse")), tag("td", number(cell, "mae")),
+        "tr", tag("th", place, scope="row"), [tag("td", number(cell, metric)) for metric in metrics],
         tag("td", chosen or "–"), tag("td", listed), id=anchor(cell),
     )  # fmt: skip
 
 
-def _run_line(content: Content, mark: int | str, run: str) -> Html:
+def _run_line(content: Content, mark: int | str, run: str, metrics: Sequence[str]) -> Html:
     result = content.results.get(run)
     head = [tag("span", str(mark), class_="seed"), tag("code", run)]
     if result is None:
@@ -145,7 +154,7 @@ def _run_line(content: Content, mark: int | str, run: str) -> Html:
         return tag("li", head, tag("span", result.status, class_="none", title=result.message))
     values = [
         tag("span", four(result.metric(name)), data_metric=name, data_value=number_attribute(result.metric(name)))
-        for name in METRIC_LABELS
+        for name in metrics
     ]
     return tag("li", head, values)
 
@@ -153,15 +162,19 @@ def _run_line(content: Content, mark: int | str, run: str) -> Html:
 def _cv_box(content: Content, tuned: TunedGrid) -> Html:
     place = tuned.place
     label = content.method_labels.get(place.method, place.method)
+    metrics = [*METRIC_LABELS, *([NDCG] if _for_lists(tuned) else [])]
     rows = []
     for row in tuned.grid:
-        lines = [_run_line(content, fold, run) for fold, run in enumerate(row.run_ids)]
-        mean = four(row.mse) if math.isfinite(row.mse) else row.status
+        lines = [_run_line(content, fold, run, metrics) for fold, run in enumerate(row.run_ids)]
+        found = row.ndcg if _for_lists(tuned) else row.mse
+        mean = four(found) if math.isfinite(found) else row.status
         rows.append(
             tag("tr", tag("th", _values(row.values), scope="row"), tag("td", mean), tag("td", tag("ul", lines)),
                 id=grid_anchor(tuned, row))
         )  # fmt: skip
-    head = tag("tr", [tag("th", text, scope="col") for text in ("Combination", "MSE", "Fold · run · MSE · MAE")])
+    labels = [LABELS[metric] for metric in metrics]
+    heads = ("Combination", labels[-1] if _for_lists(tuned) else "MSE", " · ".join(["Fold · run", *labels]))
+    head = tag("tr", [tag("th", text, scope="col") for text in heads])
     title = f"cross-validation of {label}, K = {place.factors}, {content.dataset_titles[place.dataset]} "
     ids = [run for row in tuned.grid for run in row.run_ids]
     note = tag("span", counted(sum(run in content.results for run in ids), "run"), class_="partial")

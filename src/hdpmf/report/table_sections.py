@@ -7,35 +7,25 @@ from functools import partial
 from typing import Any
 
 from hdpmf.experiments import Cell, Experiment
-from hdpmf.methods import METHODS
 from hdpmf.privacy.accounting import DELTA
-from hdpmf.report.content import Content, list_metrics
+from hdpmf.report.content import Content
 from hdpmf.report.honest import RATERS, cost_range, person_cost, view_words
 from hdpmf.report.markup import Child, Html, tag
-from hdpmf.report.numbers import METRIC_LABELS, RANKING_LABELS, density, plain
+from hdpmf.report.numbers import METRIC_LABELS, density, plain
 from hdpmf.report.pieces import claim_chip, number, scroller, section, table
 
 Entry = Callable[[Cell, str], Child]
 """What a table shows of a cell for a measure of error."""
-
-_LISTS = (
-    "Right of the errors (deviations are in the CSV file): NDCG, recall and coverage of the ten items that a user "
-    "would be shown first; larger is better. Ranked is every item with a training rating that the user has not "
-    "rated, by predicted rating; relevant are test ratings in the top quarter of the scale (4 and 5 stars), and "
-    "users without one are left out; coverage is the share of items in anybody's ten. No lists: the method "
-    "predicts the same for every item."
-)
 
 
 def tables_section(content: Content, experiments: Iterable[Experiment]) -> Html:
     """The errors of every method, a table for each of these experiments."""
     parts: list[Child] = []
     for experiment in experiments:
-        cells = content.cells.get(experiment.name, [])
+        cells = content.error_cells(experiment)
         parts += [
             tag("h3", experiment.title, tag("span", experiment.name, class_="tagname")),
             accuracy_table(content, experiment, partial(_plain_entry, lowest(cells))),
-            lists_note(cells),
         ]
     lead = (
         "Mean ± standard deviation over the seeds; bold is the lowest of its data set and K. Errors count test ratings "
@@ -60,22 +50,14 @@ def _plain_entry(best: set[tuple[str, str, str, int]], cell: Cell, metric: str) 
     return tag("div", number(cell, metric, strong=strong))
 
 
-def lists_note(cells: list[Cell]) -> Html:
-    """What the measures of lists mean, below a table."""
-    return tag("p", _LISTS if list_metrics(cells) else "Lists of ten were not measured in these runs.", class_="note")
-
-
 def accuracy_table(content: Content, experiment: Experiment, entry: Entry) -> Html:
     """Methods down, measures and K across, data sets one below the other."""
-    cells = content.cells.get(experiment.name, [])
+    cells = content.error_cells(experiment)
     factors = list(dict.fromkeys(cell.factors for cell in cells))
-    lists = list_metrics(cells)
     groups, heads = [], []
-    for kind, labels in (("data_metric", METRIC_LABELS), ("data_list", {name: RANKING_LABELS[name] for name in lists})):
-        for metric, label in labels.items():
-            about = {kind: metric}
-            groups.append(tag("th", label, colspan=len(factors), scope="colgroup", class_="group", **about))
-            heads += [tag("th", f"K = {k}", scope="col", **about, data_k=k) for k in factors]
+    for metric, label in METRIC_LABELS.items():
+        groups.append(tag("th", label, colspan=len(factors), scope="colgroup", class_="group", data_metric=metric))
+        heads += [tag("th", f"K = {k}", scope="col", data_metric=metric, data_k=k) for k in factors]
     head = tag("thead", tag("tr", tag("th", "Method", scope="col", rowspan=2), groups), tag("tr", heads))
     bodies = []
     for dataset, title in content.dataset_titles.items():
@@ -87,36 +69,23 @@ def accuracy_table(content: Content, experiment: Experiment, entry: Entry) -> Ht
         for method in dict.fromkeys(cell.method for cell in here):
             mine = {cell.factors: cell for cell in here if cell.method == method}
             added = bool(experiment.paper_methods) and method not in experiment.paper_methods
-            rows.append(_row(mine, factors, lists, entry, added=added))
+            rows.append(_row(mine, factors, entry, added=added))
         bodies.append(tag("tbody", caption, rows, data_dataset=dataset))
     body = tag("table", head, bodies, class_="wide accuracy", id=f"{experiment.name}-table")
     return scroller(body, experiment.reference or experiment.title)
 
 
-def _row(mine: dict[int, Cell], factors: list[int], lists: list[str], entry: Entry, *, added: bool) -> Html:
+def _row(mine: dict[int, Cell], factors: list[int], entry: Entry, *, added: bool) -> Html:
     entries: list[Child] = []
     for metric in METRIC_LABELS:
         for k in factors:
             content = entry(mine[k], metric) if k in mine else "–"
             entries.append(tag("td", content, data_metric=metric, data_k=k))
-    for metric in lists:
-        for k in factors:
-            listed: Child = _lists(mine[k], metric) if k in mine else "–"
-            entries.append(tag("td", listed, data_list=metric, data_k=k))
     first = next(iter(mine.values()))
     claim = next((cell.claim for cell in mine.values() if cell.claim is not None), None)
     extra = tag("span", "not in the paper", class_="extra") if added else None
     name = tag("th", tag("span", first.label, class_="name"), " ", claim_chip(claim), extra, scope="row")
     return tag("tr", name, entries, class_="added" if added else None)
-
-
-def _lists(cell: Cell, metric: str) -> Html:
-    if metric in cell.metrics and cell.metrics[metric].values:
-        return number(cell, metric, narrow=True)
-    # A method of the user's own may not be known here any more.
-    same = cell.method in METHODS and METHODS[cell.method].is_baseline
-    why = "predicts the same for every item" if same else "the store has no such numbers of these runs"
-    return tag("span", "no lists" if same else "not measured", class_="partial", title=why)
 
 
 def claims_section(content: Content) -> Html:

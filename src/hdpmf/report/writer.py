@@ -17,7 +17,10 @@ from hdpmf.report.figures import figure_files
 from hdpmf.report.findings import findings
 from hdpmf.report.honest import points
 from hdpmf.report.honest_section import honest_data, honest_section
-from hdpmf.report.latex import latex_files
+from hdpmf.report.latex import latex_files, to_files
+from hdpmf.report.list_latex import list_tables
+from hdpmf.report.list_sections import list_data, lists_section
+from hdpmf.report.lists import list_experiments
 from hdpmf.report.numbers import words
 from hdpmf.report.page import Page, render
 from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
@@ -55,20 +58,22 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Writ
     """
     content = read_content(results)
     figures = figure_files(content, _with_runs(content))
-    return write_files(out, content, experiment_page(content), csv_files(content), latex_files(content), figures)
+    latex = latex_files(content) | to_files(list_tables(content))
+    return write_files(out, content, experiment_page(content), csv_files(content), latex, figures)
 
 
 def experiment_page(content: Content) -> Page:
     """What the page says about any experiments."""
-    shown = _with_runs(content)
+    shown = [experiment for experiment in _with_runs(content) if experiment.errors]
     tables = [experiment for experiment in shown if experiment.vary is None]
     data = chart_data(content, shown)
-    data["figures"] = [*honest_data(content), *data["figures"]]
+    data["figures"] = [*list_data(content), *honest_data(content), *data["figures"]]
     sections = {
         "tables": ("Errors", tables_section(content, tables)) if tables else None,
+        "lists": ("Lists", lists_section(content)) if list_experiments(content) else None,
         "epsilon": ("What epsilon stands on", claims_section(content)),
         "honest": ("Honest epsilon", honest_section(content)) if points(content) else None,
-        "figures": ("Figures", charts_section(content, shown, {})),
+        "figures": ("Figures", charts_section(content, shown, {})) if shown else None,
         "data": ("Data sets", datasets_section(content)),
         "tuning": ("Hyper-parameters", tuning_section(content)) if content.tuned else None,
         "again": ("Run it again", environment_section(content)),

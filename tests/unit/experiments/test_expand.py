@@ -97,7 +97,7 @@ def test_runs_of_the_paper_are_described_as_they_always_were(monkeypatch: pytest
     for name, method in METHODS.items():
         monkeypatch.setitem(METHODS._known, name, replace(method, version=0))
     ids: dict[str, list[str]] = {}
-    for run in expected_runs(paper.experiment(name) for name in paper.NAMES):
+    for run in expected_runs(paper.experiment(name) for name in paper.NAMES if name != "lists"):
         ids.setdefault(run.method, []).append(run.id)
     digests = {method: hashlib.sha256("".join(sorted(same)).encode()).hexdigest()[:16] for method, same in ids.items()}
     assert {method: digests.get(method) for method in DESCRIBED} == DESCRIBED

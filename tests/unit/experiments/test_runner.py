@@ -21,7 +21,6 @@ from hdpmf.experiments.expand import Place
 from hdpmf.experiments.runner import check_backend, expected_runs, expected_seconds, jobs
 from hdpmf.experiments.runs import Data, Part, Privacy
 from hdpmf.experiments.schedule import estimated_seconds, tasks_of
-from hdpmf.experiments.spec import Vary
 from hdpmf.experiments.status import experiment_status
 
 RUNS = 16
@@ -67,9 +66,7 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         assert cells[0].claim.status == "nominal"
         assert "messages visible" in cells[0].claim.honest
         assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
-        for cell in cells:  # lists are measured on the test set, by methods that rank
-            assert (set(RANKING) <= set(cell.metrics)) == (cell.method != "user-mean")
-        assert not any(set(RANKING) & set(one.metrics) for one in results.values() if one.run.stage == "tuning")
+        assert not any(set(RANKING) & set(one.metrics) for one in results.values())  # only errors were asked for
         assert experiment_status(small, results).complete
         assert store.datasets()["synthetic"]["ratings"] == 700
         assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]
@@ -150,11 +147,32 @@ def test_the_papers_measure_leaves_cold_ratings_out() -> None:
     assert metrics["mse"] != metrics["mse_all"]
 
 
-@pytest.mark.parametrize("kind", ["table", "figure"])
-def test_a_table_measures_lists_where_an_early_version_did_not(tmp_path: Path, small: Experiment, kind: str) -> None:
-    """A figure shows no lists, so that its runs stay as they are."""
-    if kind == "figure":
-        small = msgspec.structs.replace(small, kind="figure", vary=Vary("epsilon", (1.0,)))
+def test_lists_are_measured_on_the_test_set_by_methods_that_rank(tmp_path: Path, small: Experiment) -> None:
+    with Store(tmp_path, create=True) as store:
+        run_experiments([msgspec.structs.replace(small, measure="both")], store, n_jobs=1)
+        for cell in collect(store, "small"):
+            assert (set(RANKING) <= set(cell.metrics)) == (cell.method != "user-mean")
+        assert not any(set(RANKING) & set(one.metrics) for one in store.results().values() if one.run.stage == "tuning")
+
+
+def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(tmp_path: Path, small: Experiment) -> None:
+    tuning = msgspec.structs.replace(small.tuning, by="ndcg_at_10")
+    lists = msgspec.structs.replace(small, measure="lists", methods=("hdpmf",), tuning=tuning)
+    with Store(tmp_path, create=True) as store:
+        run_experiments([msgspec.structs.replace(lists, tuning=small.tuning)], store, n_jobs=1)
+        assert run_experiments([lists], store, n_jobs=1).total >= 4  # the folds again, with lists
+        results = store.results()
+        ((grid, winner),) = tuning_tables(store, lists, results).values()
+    for row in grid:
+        folds = [results[run].metrics["ndcg_at_10"] for run in row.run_ids]
+        assert row.ndcg == pytest.approx(sum(folds) / len(folds))
+    assert winner is max(grid, key=lambda row: row.ndcg)
+
+
+@pytest.mark.parametrize("measure", ["both", "errors"])
+def test_lists_are_measured_where_an_early_version_did_not(tmp_path: Path, small: Experiment, measure: str) -> None:
+    """Where only errors are shown, runs stay as they are."""
+    small = msgspec.structs.replace(small, measure=measure)
     with Store(tmp_path / "new", create=True) as store:
         run_experiments([small], store, n_jobs=1)
         complete = store.results()
@@ -164,13 +182,13 @@ def test_a_table_measures_lists_where_an_early_version_did_not(tmp_path: Path, s
             metrics = {name: value for name, value in one.metrics.items() if name not in (*RANKING, "n_listed")}
             store.add(msgspec.structs.replace(one, metrics=metrics))
         store.note("start", events[0].data)
-        assert experiment_status(small, store.results()).complete == (kind == "figure")
-        assert run_experiments([small], store, n_jobs=1).total == (8 if kind == "table" else 0)
+        assert experiment_status(small, store.results()).complete == (measure == "errors")
+        assert run_experiments([small], store, n_jobs=1).total == (8 if measure == "both" else 0)
         assert experiment_status(small, store.results()).complete
         assert run_experiments([small], store, n_jobs=1).total == 0
         for cell, before in zip(collect(store, small), collect(store, small, complete), strict=True):
             assert cell.mse == before.mse
-            if kind == "table":
+            if measure == "both":
                 assert cell.metrics == before.metrics
 
 

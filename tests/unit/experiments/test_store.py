@@ -40,11 +40,14 @@ def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
         assert [one.metric("mse") for one in store.results().values()] == [1.0]
 
 
+_LISTED = {"n_listed": 3, "ndcg_margin_at_10": 0.1}
+
+
 def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
-        for mse, more in ((1.0, {}), (2.0, {"n_listed": 3}), (3.0, {}), (4.0, {"n_listed": 3})):
+        for mse, more in ((1.0, {}), (2.0, {"n_listed": 3}), (3.0, _LISTED), (4.0, {}), (5.0, _LISTED)):
             store.add(result(mse=mse, **more))
-        assert [one.metric("mse") for one in store.results().values()] == [2.0]
+        assert [one.metric("mse") for one in store.results().values()] == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,8 @@ def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> No
     [
         ("done", {}, True, False),
         ("done", {"n_listed": 0}, True, True),
+        ("done", {"n_listed": 3}, True, False),  # of an early version, without intervals
+        ("done", _LISTED, True, True),
         ("diverged", {}, True, True),
         ("failed", {}, False, False),
     ],
@@ -73,7 +78,7 @@ def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
     connection.close()
     with Store(tmp_path) as store:
         assert [one.metrics for one in store.results().values()] == [result().metrics]
-        store.add(result(n_listed=3))
+        store.add(result(**_LISTED))
         assert [one.metrics["n_listed"] for one in store.results().values()] == [3]
 
 

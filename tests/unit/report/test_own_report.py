@@ -133,3 +133,16 @@ def test_nothing_complete_is_said(tmp_path: Path) -> None:
         facts = {"title": "S", "users": 1, "items": 1, "ratings": 1, "density": 1.0}
         store.note("dataset", {"name": "synthetic", **facts})
     assert findings(read_content(tmp_path))[0].startswith("Nothing is complete yet")
+
+
+def test_an_experiment_of_lists_has_their_table_and_figure(tmp_path: Path) -> None:
+    text = FIGURE.replace('kind = "figure"', 'kind = "figure"\nmeasure = "lists"')
+    text = text.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "private-popular", "most-popular"]')
+    written = write_report(run(tmp_path / "store", text), tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert 'id="lists"' in page
+    assert 'data-figure="curve-curves"' in page
+    assert 'id="figures"' not in page  # errors were not asked for
+    assert {"figures/curve_k4_ndcg_at_10.png", "latex/curve_lists.tex", "csv/curve.csv"} <= set(written.files)
+    assert not any("_mse" in name for name in written.files)
+    assert "Best lists (NDCG@10 at epsilon 2)." in " ".join(written.findings)

@@ -1,4 +1,4 @@
-"""``hdpmf tune``: the paper's cross-validation for one method."""
+"""``hdpmf tune``: the paper's cross-validation for one method, for predicted ratings or for lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
-from hdpmf.cli.shared.options import Json, Method, Seed, model_option, run_option
+from hdpmf.cli.shared.options import Json, Method, Seed, completing, model_option, run_option
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import RatingsOptions
 from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, finite, resumable
@@ -27,6 +27,15 @@ class TunedOptions(MethodOptions):
 class GridOptions:
     """What is tried."""
 
+    purpose: Annotated[
+        str,
+        model_option(
+            "--for",
+            metavar="ratings|lists",
+            help="What to choose for: ratings (the lowest MSE) or lists of ten (the highest NDCG).",
+            autocompletion=completing(("ratings", "lists")),
+        ),
+    ] = "ratings"
     folds: Annotated[int, model_option("--folds", metavar="N", help="Folds.")] = 5
     lr_grid: Annotated[
         str | None,
@@ -64,6 +73,9 @@ def tune(
     """
     if "learning_rate" not in method_named(method).options:
         raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
+    if grid.purpose not in ("ratings", "lists"):
+        raise ConfigError(f"--for takes ratings or lists, not {grid.purpose!r}")
+    lists = grid.purpose == "lists"
     chosen = options.chosen(method)
     fixed = {name: options.value(method, name) for name in TunedOptions.only}
     lrs, regs = _numbers(grid.lr_grid, "--lr-grid"), _numbers(grid.reg_grid, "--reg-grid")
@@ -75,6 +87,7 @@ def tune(
     typed: dict[str, Any] = {
         "data": source.data,
         **{"factors" if name == "n_factors" else name: value for name, value in chosen.items()},
+        **({"for": "lists"} if lists else {}),
         "folds": grid.folds,
         "lr_grid": grid.lr_grid,
         "reg_grid": grid.reg_grid,
@@ -89,6 +102,7 @@ def tune(
             **{name: value for name, value in fixed.items() if value is not None},
             learning_rates=lrs,
             regs=regs,
+            by="ndcg_at_10" if lists else "mse",
             folds=grid.folds,
             privacy=wishes.changes,
             scale=source.scale,
@@ -106,6 +120,7 @@ def tune(
         print_json(
             {
                 "method": method,
+                "for": grid.purpose,
                 "best": _cell(best),
                 "grid": [{**_cell(row), "status": row.status} for row in tuned.grid],
                 "folds": grid.folds,
@@ -122,24 +137,27 @@ def tune(
         )
         return
     print_table(
-        ("lr", "reg", "MSE", "MAE", ""),
+        ("lr", "reg", "MSE", "MAE", *(["NDCG@10"] if lists else []), ""),
         [
             (
                 f"{row.values['learning_rate']:g}",
                 f"{row.values['reg']:g}",
                 f"{row.mse:.4f}" if row.status == "done" else row.status,
                 f"{row.mae:.4f}" if row.status == "done" else "",
+                *([f"{row.ndcg:.4f}" if row.status == "done" else ""] if lists else []),
                 "best" if row is best else "",
             )
             for row in tuned.grid
         ],
-        numeric=("lr", "reg", "MSE", "MAE"),
+        numeric=("lr", "reg", "MSE", "MAE", "NDCG@10"),
         title=f"{METHODS[method].label}, K={factors}, {solver}: mean over {grid.folds} folds",
         strong=[position for position, row in enumerate(tuned.grid) if row is best],
     )
     found = {"lr": f"{best.values['learning_rate']:g}", "reg": f"{best.values['reg']:g}"}
     typed = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
-    use = command_line("hdpmf", "evaluate", method, train=source.train, data=source.data, **typed, **found)
+    use = command_line(
+        "hdpmf", "evaluate", method, train=source.train, data=source.data, **typed, **found, ranking=lists
+    )
     print_lines(f"use it with: {use}", claim_sentence(claim))
 
 
@@ -149,6 +167,7 @@ def _cell(row: Any) -> dict[str, Any]:
         "reg": row.values["reg"],
         "mse": finite(row.mse),
         "mae": finite(row.mae),
+        "ndcg_at_10": finite(row.ndcg),
     }
 
 

@@ -55,6 +55,8 @@ class ExecutionOptions:
         return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
 
 
+_ERRORS = {"mse": "MSE", "mae": "MAE"}
+_CHOSEN = ("learning_rate", "reg")
 _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
 
 
@@ -153,17 +155,17 @@ def print_cells(experiment: Experiment, cells: Sequence[Cell]) -> None:
     for dataset in experiment.datasets:
         for factors in experiment.factors:
             here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
-            lists = [name for name in _LISTS if any(name in cell.metrics for cell in here)]
-            rows = _rows(here, lists)
-            measures = ("MSE", "MAE", *(_LISTS[name] for name in lists))
-            columns = ("method", *measures, "lr", "reg") if experiment.vary is None else _axis(experiment)
-            print_table(
-                columns,
-                rows,
-                numeric=columns[1:],
-                title=f"{experiment.title} [{dataset_title(dataset)}, K={factors}"
-                + (", quick]" if experiment.quick else "]"),
+            title = (
+                f"{experiment.title} [{dataset_title(dataset)}, K={factors}{', quick]' if experiment.quick else ']'}"
             )
+            measures = (_ERRORS if experiment.errors else {}) | (_LISTS if experiment.lists else {})
+            if experiment.vary is None:
+                columns = ("method", *measures.values(), "lr", "reg")
+                print_table(columns, _rows(here, list(measures)), numeric=columns[1:], title=title)
+                continue
+            columns = ("method", *(f"{experiment.vary.parameter}={x:g}" for x in experiment.vary.values))
+            for measure in (name for name in ("mse", "ndcg_at_10") if name in measures):
+                print_table(columns, _curves(here, measure), numeric=columns[1:], title=f"{title}: {measures[measure]}")
 
 
 def print_claims(cells: Iterable[Cell]) -> None:
@@ -177,28 +179,26 @@ def print_claims(cells: Iterable[Cell]) -> None:
     print_lines(*(f"{', '.join(labels)}: {words}" for words, labels in groups.items()))
 
 
-def _axis(experiment: Experiment) -> tuple[str, ...]:
-    label = "" if experiment.vary is None else experiment.vary.parameter
-    return ("method", *(f"{label}={x:g}" for x in experiment.xs if x is not None))
-
-
-def _rows(cells: Sequence[Cell], lists: Sequence[str]) -> list[tuple[str, ...]]:
+def _curves(cells: Sequence[Cell], measure: str) -> list[tuple[str, ...]]:
     rows: dict[str, list[str]] = {}
     for cell in cells:
-        row = rows.setdefault(cell.label, [cell.label])
-        if cell.x is not None:
-            row.append(_plus_minus(cell, "mse"))
-            continue
-        chosen = cell.hyperparameters
-        row += [_plus_minus(cell, "mse"), _plus_minus(cell, "mae")]
-        row += [f"{cell.metrics[name].mean:.4f}" if name in cell.metrics else "" for name in lists]
-        row += [f"{chosen[name]:g}" if name in chosen else "" for name in ("learning_rate", "reg")]
+        rows.setdefault(cell.label, [cell.label]).append(_plus_minus(cell, measure))
     return [tuple(row) for row in rows.values()]
+
+
+def _rows(cells: Sequence[Cell], measures: Sequence[str]) -> list[tuple[str, ...]]:
+    rows = []
+    for cell in cells:
+        chosen = [f"{cell.hyperparameters[name]:g}" if name in cell.hyperparameters else "" for name in _CHOSEN]
+        rows.append((cell.label, *(_plus_minus(cell, name) for name in measures), *chosen))
+    return rows
 
 
 def _plus_minus(cell: Cell, metric: str) -> str:
     if cell.status != "done":
         return cell.status
-    summary = cell.metrics[metric]
+    summary = cell.summary(metric)
+    if not summary.values:
+        return "none"
     spread = f" ± {summary.std:.4f}" if math.isfinite(summary.std) else ""
     return f"{summary.mean:.4f}{spread}"

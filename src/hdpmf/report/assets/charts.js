@@ -38,7 +38,7 @@ function drawLines(figure, series, metric, width, report) {
     root.append(svg("text", { x: x(value), y: box.bottom + 18, "text-anchor": "middle" }, shown));
   }
   root.append(axisLabel(figure.axis, (box.left + box.right) / 2, height - 6, figure.log));
-  root.append(svg("text", { x: 4, y: 12 }, metric.toUpperCase() + (log ? ", log scale" : "")));
+  root.append(svg("text", { x: 4, y: 12 }, measure(metric) + (log ? ", log scale" : "")));
 
   const cross = svg("line", { y1: box.top, y2: box.bottom, class: "cross", visibility: "hidden" });
   root.append(cross);

@@ -31,8 +31,10 @@
     for (const [i, dataset] of shown.entries()) {
       const panel = panels.children[i];
       const draw = figure.kind === "bars" ? drawBars : drawLines;
-      const chart = draw(figure, series(figure, dataset, k), state.metric, Math.max(240, panel.clientWidth - 20), report);
-      chart.root.setAttribute("aria-label", `${state.metric.toUpperCase()} on ${titles[dataset]}, K = ${k}; arrow keys show values`);
+      const metric = figure.metric || state.metric;
+      const chart = draw(figure, series(figure, dataset, k), metric, Math.max(240, panel.clientWidth - 20), report);
+      chart.metric = metric;
+      chart.root.setAttribute("aria-label", `${measure(metric)} on ${titles[dataset]}, K = ${k}; arrow keys show values`);
       panel.append(chart.root);
       if (chart.stops.length) point(chart, titles[dataset], k);
     }
@@ -74,7 +76,7 @@
       current = chart.stops.indexOf(stop);
       chart.hide();
       stop.show();
-      fill(stop, title, k, keep);
+      fill(stop, title, k, keep, chart.metric);
       const box = chart.root.getBoundingClientRect();
       const left = box.left + (stop.at[0] * box.width) / chart.root.viewBox.baseVal.width;
       const right = left + 14 + tip.offsetWidth > document.documentElement.clientWidth - 8;
@@ -99,10 +101,12 @@
     chart.close = () => { chart.hide(); chart.root.focus({ preventScroll: true }); };
   }
 
-  function fill(stop, title, k, keep) {
-    const order = (row) => (row.cell[state.metric].mean === null ? Infinity : row.cell[state.metric].mean);
+  function fill(stop, title, k, keep, metric) {
+    // Of errors the smallest comes first, of lists the largest.
+    const sign = metric === state.metric ? 1 : -1;
+    const order = (row) => (row.cell[metric].mean === null ? Infinity : sign * row.cell[metric].mean);
     const rows = [...stop.rows].sort((a, b) => order(a) - order(b)).map(({ one, cell }) => {
-      const { mean, std } = cell[state.metric];
+      const { mean, std } = cell[metric];
       let words = mean === null ? (cell.status === "missing" ? "not run" : cell.status) : four(mean);
       if (mean !== null && std !== null) words += ` ± ${four(std)}`;
       if (mean !== null && cell.n < cell.seeds) words += ` (${cell.n} of ${cell.seeds} seeds)`;
@@ -113,7 +117,7 @@
     });
     const hint = keep ? "Each number leads to its runs. Escape closes." : "Click or press Enter to keep this.";
     tip.replaceChildren(
-      html("div", { className: "title" }, `${title}, K = ${k}: ${stop.title}, ${state.metric.toUpperCase()}`),
+      html("div", { className: "title" }, `${title}, K = ${k}: ${stop.title}, ${measure(metric)}`),
       html("table", {}, html("tbody", {}, ...rows)), html("div", { className: "hint" }, hint));
     tip.classList.toggle("kept", keep);
     tip.hidden = false;
@@ -140,10 +144,6 @@
         if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
       } else if (node.matches("div")) node.hidden = node.dataset.metric !== state.metric;
     }
-    for (const node of document.querySelectorAll("table.accuracy [data-list]")) {
-      node.classList.toggle("off", node.dataset.k !== undefined && Number(node.dataset.k) !== state.k);
-      if (node.colSpan > 1 || node.dataset.span) fitGroup(node);
-    }
     for (const body of document.querySelectorAll("tbody[data-dataset], details[data-dataset]")) {
       body.hidden = Boolean(state.dataset) && body.dataset.dataset !== state.dataset;
     }
@@ -155,10 +155,9 @@
     node.dataset.span = node.dataset.span || node.colSpan;
     node.colSpan = phone.matches ? 1 : Number(node.dataset.span);
     const table = node.closest("table");
-    const lists = table.querySelectorAll("th.group[data-list]").length;
     for (const head of table.querySelectorAll("tr.dataset th")) {
       head.dataset.span = head.dataset.span || head.colSpan;
-      head.colSpan = phone.matches ? 2 + lists : Number(head.dataset.span);
+      head.colSpan = phone.matches ? 2 : Number(head.dataset.span);
     }
   }
 

@@ -56,6 +56,11 @@ function cost(value) {
   return value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
+/* A measure as people write it: ndcg_at_10 is NDCG@10. */
+function measure(metric) {
+  return metric.replace("_at_", "@").toUpperCase();
+}
+
 function four(value) {
   return value === null ? "n/a" : value.toFixed(4);
 }
@@ -77,5 +82,5 @@ function look(methods, name) {
   const others = methods.map((one) => one.name).filter((one) => !LOOKS.includes(one));
   const place = LOOKS.includes(name) ? LOOKS.indexOf(name) : LOOKS.length + others.indexOf(name);
   const dash = PLAIN_LINES.has(name) ? "" : DASHES[1 + (place % (DASHES.length - 1))];
-  return { colour: `c${place < 8 ? place : 8 + ((place - 8) % 3)}`, shape: SHAPES[place % SHAPES.length], dash };
+  return { colour: `c${place < 8 ? place : 8 + ((place - 8) % 9)}`, shape: SHAPES[place % SHAPES.length], dash };
 }

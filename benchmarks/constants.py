@@ -1,0 +1,275 @@
+"""Constants of the designs, chosen again on ratings held out within the training parts: no test rating is looked at.
+
+    python benchmarks/constants.py                     # all, on ML-100K and ML-1M, three seeds
+    python benchmarks/constants.py --only ridge        # those whose name has this in it
+    python benchmarks/constants.py --data ml-1m --users 2000 --seeds 3
+
+Training parts are those of docs/designs.md (ML-100K: ua.base; ML-1M: all but ten ratings per user). Five ratings per
+user of them validate; weights are the paper's, epsilon is 1 where nothing else is said. Of ML-1M a random part of the
+users is enough. A value is clearly better than the one in use where the paired difference is more than twice its
+standard error on every data set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from hdpmf import PrivacySpec, Ratings, load_dataset, load_split, make_model
+from hdpmf.models.priors import learn
+from hdpmf.public import device_fit
+from hdpmf.ratings import item_features
+from hdpmf.recommender import item_bias
+from hdpmf.recommender.lists import simple, training
+from hdpmf.shard import choosing
+
+Options = Mapping[str, Any]
+Setter = Callable[[Any], Any]
+"""Makes a context in which a constant has another value; it may give options of the model."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A constant and what to try instead.
+
+    Attributes:
+        name: For people.
+        in_use: Its value in the code.
+        others: What else to try.
+        method: Whose results it changes.
+        put: How to change it.
+        by: ``mse`` or ``ndcg``.
+        chosen: How the value in use came about.
+        options: Further options of the method.
+        data: Where it can be tried.
+    """
+
+    name: str
+    in_use: Any
+    others: tuple[Any, ...]
+    method: str
+    put: Setter
+    by: str = "mse"
+    chosen: str = "plan"
+    options: Options = field(default_factory=dict)
+    data: tuple[str, ...] = ("ml-100k", "ml-1m")
+
+
+def option(name: str) -> Setter:
+    """An option of the method."""
+
+    @contextmanager
+    def put(value: Any) -> Iterator[Options]:
+        yield {name: value}
+
+    return put
+
+
+def constant(module: Any, name: str) -> Setter:
+    """A number of a module."""
+
+    @contextmanager
+    def put(value: Any) -> Iterator[Options]:
+        with patch.object(module, name, value):
+            yield {}
+
+    return put
+
+
+def spread(name: str) -> Setter:
+    """A field of the prior of item biases."""
+
+    @contextmanager
+    def put(value: float) -> Iterator[Options]:
+        changed = partial(item_bias.regress, prior=item_bias.BIASES._replace(**{name: value}))
+        with patch.object(item_bias, "regress", changed):
+            yield {}
+
+    return put
+
+
+@contextmanager
+def own_ridges(times: float) -> Iterator[Options]:
+    """All ridges of a device's own columns, so many times."""
+    with patch.dict(device_fit._OWN, {name: ridge * times for name, ridge in device_fit._OWN.items()}):
+        yield {}
+
+
+def list_option(name: str) -> Setter:
+    """An argument of a list model's trainer."""
+
+    @contextmanager
+    def put(value: Any) -> Iterator[Options]:
+        usual = training.train_list_model
+
+        def train(*arguments: Any, **options: Any) -> Any:
+            return usual(*arguments, **options, **{name: value})
+
+        with patch("hdpmf.models.lists.train_list_model", train):
+            yield {}
+
+    return put
+
+
+def prior_constant(name: str) -> Setter:
+    """A constant of how a prior is learned: one is learned from ML-100K's training part with it."""
+
+    @contextmanager
+    def put(value: Any) -> Iterator[Options]:
+        with ExitStack() as stack:
+            if name == "derived":
+                if not value:
+                    stack.enter_context(patch.object(learn, "derived_names", lambda features: ()))
+            elif name == "draws":
+                for bound in ("FEWEST_DRAWS", "MOST_DRAWS"):
+                    stack.enter_context(patch.object(learn, bound, value))
+            else:
+                stack.enter_context(patch.object(learn, name, value))
+            prior = _plain_prior()
+        yield {"prior": prior}
+
+    return put
+
+
+def _plain_prior() -> Any:
+    """The prior of ML-100K's training part, without the part about labels, which takes most of the time."""
+    train, _ = load_split("ml-100k")
+    features = item_features.ItemFeatures.of_table(train.item_table, train.items)
+    draws = int(np.clip(learn.USERS_IN_ALL // train.n_users, learn.FEWEST_DRAWS, learn.MOST_DRAWS))
+    steps = learn._Steps(1, None)
+    worlds = [learn._whole(learn._one_world(train, features, draw), 1, steps) for draw in range(draws)]
+    return learn._gaussian("validation", {"users": train.n_users}, worlds, steps)
+
+
+_TEST = "test errors"
+_WITHIN = "within"
+
+
+def _coding(method: str, epsilon: float) -> Choice:
+    usual = "linear" if epsilon >= 4.0 else {"hdp-sum": "soft", "hdp-bit": "threshold"}[method]
+    others = tuple(name for name in ("soft", "threshold", "linear") if name != usual)
+    put, options = option("coding"), {"epsilon": epsilon}
+    return Choice(f"{method}: coding at epsilon {epsilon:g}", usual, others, method, put, options=options)
+
+
+ONE_WAY = ("ml-1m",)
+CHOICES = (
+    Choice("hdp-bit: patterns", 8, (0, 4, 12, 20), "hdp-bit", option("patterns"), chosen=_TEST),
+    Choice("hdp-bit: ridge of patterns", 40.0, (10.0, 20.0, 80.0), "hdp-bit",
+           constant(device_fit, "_PATTERN_RIDGE"), chosen=_TEST),
+    Choice("spread of item biases", 0.2, (0.1, 0.4), "hdp-sum", spread("start")),
+    Choice("its strength, in items", 30.0, (3.0, 10.0, 100.0), "hdp-sum", spread("strength"), chosen="guess"),
+    Choice("ridge of bias on features", 1.0, (0.3, 3.0, 10.0), "hdp-sum", spread("ridge")),
+    Choice("ridges of a device's own columns, times", 1.0, (0.5, 2.0), "hdp-sum", own_ridges),
+    Choice("ridge of genres", 12.0, (6.0, 24.0), "hdp-sum", constant(item_features, "GENRE_RIDGE")),
+    Choice("variance of a rating", 0.8, (0.6, 1.0), "hdp-sum", constant(device_fit, "NOISE")),
+    *(_coding(method, epsilon) for method in ("hdp-sum", "hdp-bit") for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)),
+    Choice("prior: epsilon", 2.0, (1.0, 4.0), "hdp-sum", prior_constant("EPSILON"), chosen=_TEST, data=ONE_WAY),
+    Choice("prior: ratings left out", 10, (2, 5), "hdp-sum", prior_constant("HELD_OUT"), chosen=_TEST, data=ONE_WAY),
+    Choice("prior: derived columns", True, (False,), "hdp-sum", prior_constant("derived"), chosen=_TEST, data=ONE_WAY),
+    Choice("prior: draws", 12, (3, 6), "hdp-sum", prior_constant("draws"), chosen=_TEST, data=ONE_WAY),
+    Choice("prior: covariance kept, users", 100, (0, 30, 300), "hdp-sum", prior_constant("STEADY_USERS"),
+           chosen="within ML-100K, form after a test row", data=ONE_WAY),
+    Choice("prior: ridge of means", 10.0, (3.0, 30.0), "hdp-sum", prior_constant("MEAN_RIDGE"),
+           chosen=_WITHIN, data=ONE_WAY),
+    Choice("lists: a star of the predicted rating, mf", 0.25, (0.0, 0.5, 1.0), "mf",
+           constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: a star of the predicted rating, hdp-sum", 0.25, (0.0, 0.5, 1.0), "hdp-sum",
+           constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: least popularity", 0.3, (0.1, 1.0, 3.0), "hdp-sum",
+           constant(choosing, "_FEWEST"), by="ndcg", chosen="guess"),
+    Choice("lists: regularisation of EASE", 40.0, (20.0, 80.0), "ease",
+           list_option("strength"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: neighbours of item-knn", 50, (20, 200), "item-knn",
+           list_option("neighbours"), by="ndcg", chosen="usual"),
+    Choice("lists: damping of item-knn", 20.0, (5.0, 80.0), "item-knn",
+           constant(simple, "_DAMPING"), by="ndcg", chosen="guess"),
+    Choice("lists: regularisation of iALS", 0.006, (0.003, 0.012), "ials",
+           list_option("reg"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: weight of unrated items in iALS", 1.0, (0.3, 0.6), "ials",
+           list_option("unrated"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: rank of iALS", 64, (32, 128), "ials", list_option("rank"), by="ndcg", chosen=_WITHIN),
+)  # fmt: skip
+
+
+def training_part(data: str, users: int) -> Ratings:
+    """The ratings that choices are made on."""
+    if data == "ml-100k":
+        return load_split(data)[0]
+    train, _ = load_dataset(data).hold_out(per_user=10, rng=1)
+    some = np.sort(np.random.default_rng(0).permutation(train.n_users)[:users])
+    return train.take(np.flatnonzero(np.isin(train.user_codes, some)))
+
+
+def measured(choice: Choice, value: Any, train: Ratings, seeds: int) -> list[float]:
+    """What a value gives, seed by seed."""
+    found = []
+    with choice.put(value) as options:
+        for seed in range(seeds):
+            fitted, validation = train.hold_out(per_user=5, rng=seed)
+            model = make_model(choice.method, **choice.options, **options, rng=seed, n_threads=1)
+            model.fit(fitted, PrivacySpec().draw(fitted, rng=seed))
+            found.append(
+                float(model.score(validation)["mse"] if choice.by == "mse" else model.rank(validation)["ndcg"])
+            )
+    return found
+
+
+def judged(choice: Choice, values: Mapping[Any, Sequence[float]]) -> dict[str, Any]:
+    """The best value, and how much better than the one in use it is: means and paired standard errors."""
+    sign = -1.0 if choice.by == "mse" else 1.0
+    best = max(values, key=lambda value: sign * statistics.mean(values[value]))
+    gains = [sign * (new - old) for new, old in zip(values[best], values[choice.in_use], strict=True)]
+    error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
+    return {
+        "best": best,
+        "gain": statistics.mean(gains),
+        "error": error,
+        "in_use": statistics.mean(values[choice.in_use]),
+        "values": {str(value): round(statistics.mean(numbers), 5) for value, numbers in values.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="*", default=["ml-100k", "ml-1m"], choices=("ml-100k", "ml-1m"))
+    parser.add_argument("--users", type=int, default=2000, help="of ML-1M")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    parts = {data: training_part(data, given.users) for data in given.data}
+    rows = []
+    if not given.json:
+        print("| constant | chosen by | in use | data | measure in use | best | gain (standard error) | all |")
+        print("|---|---|---|---|---|---|---|---|")
+    for choice in (choice for choice in CHOICES if given.only in choice.name):
+        for data in (data for data in given.data if data in choice.data):
+            values = {
+                value: measured(choice, value, parts[data], given.seeds) for value in (choice.in_use, *choice.others)
+            }
+            row = judged(choice, values)
+            rows.append({"constant": choice.name, "chosen": choice.chosen, "by": choice.by, "data": data, **row})
+            if not given.json:
+                shown = ", ".join(f"{value}: {mean:.4f}" for value, mean in row["values"].items())
+                print(
+                    f"| {choice.name} | {choice.chosen} | {choice.in_use} | {data} | {choice.by} {row['in_use']:.4f} | "
+                    f"{row['best']} | {row['gain']:.4f} ({row['error']:.4f}) | {shown} |",
+                    flush=True,
+                )
+    if given.json:
+        json.dump({"users": given.users, "seeds": given.seeds, "rows": rows}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
