@@ -114,14 +114,9 @@ def recommend_each(
     if only is not None and only.items is not None:
         known = ready.catalogue.known.items
         only = replace(only, items=[known.parse(str(item)) for item in only.items])
-    # A model for lists knows nothing of somebody without ratings; what people choose in general is for them.
-    told = np.diff(ready.devices.rated_start)[codes] > 0 if ready.lists is not None else np.zeros(len(codes), bool)
-    made = {
-        by_lists: iter(ready.maker(by_lists).lists(codes[told == by_lists], n, keep_rated=keep_rated, only=only))
-        for by_lists in (False, True)
-    }
-    for name, by_lists in zip(everyone.ids[codes].tolist(), told.tolist(), strict=True):
-        yield name, [replace(entry, item=str(entry.item)) for entry in next(made[by_lists])]
+    lists = ready.maker.lists(codes, n, keep_rated=keep_rated, only=only)
+    for name, found in zip(everyone.ids[codes].tolist(), lists, strict=True):
+        yield name, [replace(entry, item=str(entry.item)) for entry in found]
 
 
 def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
@@ -182,13 +177,14 @@ class Prepared:
             devices.scale.clip(self.mechanism.bring_back(devices.vectors[users] @ self.factors.T, weights))
         )
 
-    def maker(self, by_lists: bool) -> ListMaker:
-        """Makes lists for the users here, by the model for lists or by what people choose in general."""
+    @property
+    def maker(self) -> ListMaker:
+        """Makes lists for the users here."""
         order: ListOrder = ChooseAndLike(
             self.devices, self.predicted, self.popularity, self.features, self.feature_names
         )
-        if by_lists and self.lists is not None:
-            order = ByListModel(self.devices, self.lists)
+        if self.lists is not None:
+            order = ByListModel(self.devices, self.lists, order)
         known = self.catalogue.known
         return ListMaker(self.devices, order, self.expected, self.trained, known.items, known.item_table)
 

@@ -143,8 +143,8 @@ class HDPBit(BitOptions, OneRound):
         self._lists = None
 
     def _order(self) -> ListOrder:
-        lists = self.lists_
-        return super()._order() if lists is None else ByListModel(self.devices_, lists)
+        lists, otherwise = self.lists_, super()._order()
+        return otherwise if lists is None else ByListModel(self.devices_, lists, otherwise)
 
     def _design(self) -> str:
         return "L"

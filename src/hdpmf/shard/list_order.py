@@ -11,6 +11,7 @@ from hdpmf.public.lists import ListModel
 from hdpmf.shard.choosing import heights
 from hdpmf.shard.devices import Devices
 from hdpmf.shard.reasons import Parts
+from hdpmf.shard.recommending import ListOrder
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -20,21 +21,32 @@ class ByListModel:
     Attributes:
         devices: The users, with what they rated.
         lists: The model.
+        otherwise: Orders items for those of whom it knows nothing: they rated nothing, or everything lowest.
     """
 
     devices: Devices
     lists: ListModel
+    otherwise: ListOrder | None = None
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
-        return self.lists.many(heights(self.devices, users))
+        own = heights(self.devices, users)
+        scores = self.lists.many(own)
+        unknown = np.flatnonzero(own.sum(axis=1) == 0)
+        if self.otherwise is not None and len(unknown):
+            scores[unknown] = self.otherwise.scores(users[unknown])
+        return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
         """What the scores of each user's list are made of: what each rated item adds, and what everybody gets."""
         own = heights(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            yield list_parts(self.lists, own.indices[here].astype(np.int64), own.data[here], items)
+            inputs = own.data[here]
+            if self.otherwise is not None and not inputs.any():
+                yield from self.otherwise.parts(users[row : row + 1], [items])
+            else:
+                yield list_parts(self.lists, own.indices[here].astype(np.int64), inputs, items)
 
 
 def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: np.ndarray) -> Parts:

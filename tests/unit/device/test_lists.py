@@ -53,6 +53,8 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
         ours, theirs = recommend(agent._store, 8, user=str(user)), model.recommend(user, 8)
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+        assert [one.reason for one in ours] == [one.reason for one in theirs]
+        assert not ours or any("because you rated" in (one.reason or "") for one in ours)
     assert [one.item for one in recommend(agent._store, 8, user="1")] != by_facts
     assert agent._store.ledger.entries() == []
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, UnknownIdError
-from hdpmf.models import EASE, HDPSum
+from hdpmf.models import EASE, HDPBit, HDPSum
 from hdpmf.models.base import Model
 from hdpmf.ratings import ItemFilter, ItemTable, Ratings, synthetic_world
 from hdpmf.shard import recommending
@@ -87,6 +87,18 @@ def test_reasons_name_what_was_rated() -> None:
         named = [item for item in stars if table.title(item) in found.reason]
         assert 1 <= len(named) <= 2
         assert found.reason.endswith(" highly") == all(stars[item] >= 4 for item in named)
+
+
+def test_somebody_who_told_nothing_gets_what_people_choose() -> None:
+    """Who rated everything lowest has no input into a model for lists."""
+    values = np.where(WORLD.user_codes == 4, 1.0, WORLD.values)
+    lists = HDPBit(rng=0).fit(Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, values))
+    everyone = lists.recommend(USERS, 3)
+    assert not any("because you rated" in (found.reason or "") for found in everyone[USERS[4]])
+    assert all("because you rated" in (found.reason or "") for found in everyone[USERS[5]])
+    generally = super(HDPBit, lists)._order().scores(np.array([4]))[0]
+    ranked = sorted(everyone[USERS[4]], key=lambda found: -generally[WORLD.items.code(found.item)])
+    assert ranked == everyone[USERS[4]]
 
 
 def test_without_titles_items_are_named_by_their_ids() -> None:
