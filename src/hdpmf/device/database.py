@@ -75,14 +75,14 @@ class Database:
                 timeout=_PATIENCE,
                 check_same_thread=False,
                 # Of thousands of stores they would fill the memory. A round needs ten; making them again costs little.
-                cached_statements=4 if self.in_memory else 128,
+                cached_statements=4 if self.in_memory else 128,  # no mutant: memory against time
             )
             try:
                 if not make:
                     self._check()
                 self._prepare()
             except BaseException:
-                self._connection.close()
+                self._connection.close()  # no mutant: the garbage collector does so, a little later
                 if make and not self.in_memory:
                     self.path.unlink(missing_ok=True)
                 raise
@@ -259,11 +259,11 @@ class Database:
         # Deleted bytes are overwritten: what a person has forgotten must not be found in the file.
         run("PRAGMA secure_delete = ON").fetchall()
         if self.in_memory:
-            run("PRAGMA page_size = 512")  # thousands of them fit in memory then
+            run("PRAGMA page_size = 512")  # thousands of them fit in memory then; no mutant: memory against time
             run("PRAGMA journal_mode = MEMORY").fetchall()
             return
         keep_on_disk(self._connection)
-        run("PRAGMA cache_size = -65536")  # 64 MB, where there is so much to keep: a silo's many ratings
+        run("PRAGMA cache_size = -65536")  # 64 MB, for a silo's many ratings; no mutant: memory against time
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""The connection to a store's file: threads, transactions within transactions, and what is undone."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from hdpmf.device.database import Database
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError, StorageError
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    found: list[object] = []
+
+    def work(store: DeviceStore) -> None:
+        store.rate("film", 3.0)
+        found.append(store.n_ratings)
+
+    with DeviceStore.create(tmp_path / "me.hdpmf") as made:
+        made.rate("other", 1.0)
+    with DeviceStore.open(tmp_path / "me.hdpmf") as store:
+        thread = threading.Thread(target=work, args=(store,))
+        thread.start()
+        thread.join()
+        assert found == [2]
+        assert store.n_ratings == 2
+
+
+def test_an_error_inside_undoes_all_and_is_counted(tmp_path: Path) -> None:
+    with DeviceStore.create(tmp_path / "me.hdpmf") as store:
+        database = store._database
+        before = database.rollbacks
+
+        def broken() -> None:
+            with store.transaction():
+                store.rate("film", 3.0)
+                with store.transaction():
+                    store.rate("other", 1.0)
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            broken()
+        assert store.n_ratings == 0
+        assert database.rollbacks == before + 1
+        assert database._depth == 0
+        with store.transaction():
+            with pytest.raises(RuntimeError), store.transaction():
+                raise RuntimeError
+            assert database._depth == 1
+            store.rate("film", 3.0)
+        assert store.n_ratings == 1
+        assert database.rollbacks == before + 1
+
+
+def test_what_another_connection_changes_is_told(tmp_path: Path) -> None:
+    with DeviceStore.create(tmp_path / "me.hdpmf") as store, DeviceStore.open(tmp_path / "me.hdpmf") as other:
+        before = store._database.version()
+        store.rate("film", 3.0)
+        assert store._database.version() == before
+        other.rate("other", 3.0)
+        assert store._database.version() != before
+
+
+def test_a_store_in_memory_is_never_opened_and_never_another() -> None:
+    with pytest.raises(ConfigError, match="made with create"):
+        Database(":memory:")
+    made = Database(":memory:", make=True)
+    assert made.version() == made.version()
+    made.serve()
+    assert made._serving is None
+    made.close()
+
+
+def test_only_its_owner_reads_it_and_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "me.hdpmf"
+    before = os.umask(0)
+    try:
+        with DeviceStore.create(path) as store:
+            store._database.serve()
+            store._database.serve()  # once more does nothing
+            for file in (path, tmp_path / "me.hdpmf.lock"):
+                assert file.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+    path.chmod(0o644)
+    with DeviceStore.open(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_store_that_cannot_be_made_or_opened(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot make"):
+        DeviceStore.create(tmp_path / "no" / "such")
+    with pytest.raises(ConfigError, match="there is no device store"):
+        DeviceStore.open(tmp_path / "no" / "such")
+
+
+def test_nothing_is_left_of_a_store_that_is_removed(tmp_path: Path) -> None:
+    store = DeviceStore.create(tmp_path / "me.hdpmf")
+    store._database.serve()
+    store.rate("film", 3.0)
+    store.destroy()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_was_not_made_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hdpmf.device.store.NamedValues.set", broken)
+    with pytest.raises(OSError, match="no space"):
+        DeviceStore.create(tmp_path / "me.hdpmf")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match="1 user or more"):
+        DeviceStore.create(tmp_path / "me.hdpmf", users=0)

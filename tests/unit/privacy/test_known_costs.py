@@ -1,0 +1,80 @@
+"""Known answers of the accountants: numbers that pages and ledgers quote do not change unnoticed.
+
+After a change that is meant: ``PYTHONPATH=src python tests/unit/privacy/test_known_costs.py`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdpmf.privacy import PrivacySpec
+from hdpmf.privacy.accounting import Setting, cost
+from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp, renyi
+from hdpmf.privacy.accounting.draws import inverse_sum_quantile
+from hdpmf.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
+from hdpmf.privacy.accounting.people import noise_budget, people
+
+FILE = Path(__file__).with_name("known_costs.json")
+METHODS = ("mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean")
+PAPER: tuple[dict[str, Any], ...] = (
+    {"epsilon": 0.3, "factors": 4, "rounds": 7, "u_norm": 0.5},
+    {"noise": "once"},
+    {"h": "shared", "h_quantile": 0.9, "noise_budget": 0.4},
+)
+ONE_ROUND: tuple[dict[str, Any], ...] = (
+    {"design": "S"}, {"max_ratings": 2}, {"labels": True, "rounds": 2}, {"labels": True, "rounds": 2, "max_ratings": 2},
+)  # fmt: skip
+SUBJECTS: tuple[dict[str, Any], ...] = (
+    {"weight": 0.37, "n_raters": 20},
+    {"unit": "user", "weight": [0.9, 0.37, 0.25, 0.111], "n_raters": [3, 20, 9, 50]},
+    {"unit": "item", "weight": [0.9, 0.37, 0.25]},
+)
+
+
+def _short(number: float | None, digits: int = 8) -> float | None:
+    return None if number is None or not math.isfinite(number) else float(f"{number:.{digits}g}")
+
+
+def _numbers() -> Iterator[tuple[str, list[Any]]]:
+    for method, view in itertools.product(METHODS, ("messages", "sums-h-known", "sums-h-hidden", "final")):
+        more = {"hdp-sum": ONE_ROUND, "hdp-bit": ({"max_ratings": 2},), "mf": (), "user-mean": ()}.get(method, PAPER)
+        asked = [({}, subject) for subject in SUBJECTS] + [(setting, SUBJECTS[len(setting) % 2]) for setting in more]
+        for (setting, subject), neighbours in itertools.product(asked, ("value", "presence")):
+            found = cost(Setting(method, **setting), view, neighbours=neighbours, **subject)
+            numbers = (found.pure, found.zcdp, found.epsilon_at_delta, found.guess)
+            words = f"{method} {view} {neighbours} {subject.get('unit', 'rating')} {setting}"
+            yield words, [_short(number) for number in numbers] + [found.status]
+    for order, shift in itertools.product((1.01, 2.0, 30.0), (0.0, 0.1, 3.0)):
+        events = (LaplaceSum(shift, 3), DiscreteLaplaceRelease(shift), RandomizedBit(shift))
+        yield f"renyi {order} {shift}", [_short(renyi(event, order)) for event in events]
+    yield "zcdp", [_short(epsilon_from_zcdp(rho, 1e-6)) for rho in (1e-4, 0.1, 5.0)]
+    yield "draws", [_short(inverse_sum_quantile(n, part), 5) for n in (1, 10, 1000) for part in (0.1, 0.5, 0.9)]
+    spec = PrivacySpec()
+    yield "people", [_short(person.weight) for person in people(spec)]
+    yield (
+        "budgets",
+        [
+            _short(noise_budget(method, spec, 0.7, threshold))
+            for method in ("dpmf", "pdpmf", "hdpmf")
+            for threshold in ("mean", "min", "max", 0.2)
+        ],
+    )
+
+
+def test_the_accountants_say_what_they_said() -> None:
+    known, found = json.loads(FILE.read_text()), dict(_numbers())
+    assert found.keys() == known.keys()
+    for name, numbers in found.items():
+        for number, before in zip(numbers, known[name], strict=True):
+            assert number == before or number == pytest.approx(before, rel=1e-5, abs=1e-12), name
+
+
+if __name__ == "__main__":
+    FILE.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in _numbers()) + "\n}\n")
