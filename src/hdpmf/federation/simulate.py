@@ -108,6 +108,7 @@ def simulate(
     *,
     test: Ratings | None = None,
     devices: int | None = None,
+    max_ratings: int | None = None,
     seed: int = 0,
     processes: int = 1,
     metrics: Metrics | None = None,
@@ -121,6 +122,7 @@ def simulate(
         weights: Privacy weights; without them every rating has weight 1.
         test: Ratings to measure the error on.
         devices: How many: users are dealt to them; None gives every user its own.
+        max_ratings: Most ratings of a person that take part: a line of every device's policy.
         seed: Drives dealing and all noise; h and the first factors, too. For keys there is no seed.
         processes: Spread the devices over so many processes.
         metrics: Where things are counted.
@@ -135,7 +137,7 @@ def simulate(
     metrics = Metrics() if metrics is None else metrics
     n_devices = train.n_users if devices is None else devices
     log(f"setting up {n_devices:,} devices")
-    parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings)
+    parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
     processes = min(processes, n_devices)
     simulated = (
         DevicesHere(parts, policy, seed) if processes == 1 else DevicesInProcesses(parts, policy, seed, processes)
@@ -184,7 +186,7 @@ def simulate(
     return Simulation(result, model, outcome)
 
 
-def _lenient_policy(settings: RunSettings) -> str:
+def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
     """Simulated devices take part in whatever is simulated, small numbers included; nobody's ratings are at stake."""
     from hdpmf.device.policy import Policy
 
@@ -200,6 +202,7 @@ def _lenient_policy(settings: RunSettings) -> str:
         min_neighbours=1,
         threshold_fraction="1/2",
         max_total=None,
+        max_ratings=max_ratings,
         min_fraction="0",
         max_colluding=str(settings.max_colluding),
         max_credit=settings.credit,

@@ -129,6 +129,16 @@ def test_users_are_dealt_once_with_their_own_ratings_and_weights() -> None:
         assert found == {(str(user), item): (value, weight) for user, item, value, weight in rows}
 
 
+@pytest.mark.parametrize("devices", [24, 5])
+def test_no_more_ratings_of_a_person_take_part_than_policies_allow(devices: int) -> None:
+    settings = RunSettings(
+        method="hdp-sum", view="sums", minimum=5, rounds=1, epsilon=1e5, credit=24, max_colluding=0.0
+    )
+    facts = simulate(WORLD, settings, devices=devices, max_ratings=3).outcome.model.numbers
+    assert isinstance(facts, ItemFacts)
+    assert float(facts.popularity.sum()) == pytest.approx(3 * 24, rel=0.02)
+
+
 def test_more_devices_than_users_are_refused() -> None:
     with pytest.raises(ConfigError, match="24 users can be dealt to 1 to 24 devices"):
         deal(WORLD, PrivacyWeights.uniform(WORLD), 25, 0)

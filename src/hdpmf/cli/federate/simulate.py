@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Json, Seed, data_option, run_option
+from hdpmf.cli.shared.options import Json, Seed, data_option, privacy_option, run_option
 from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
@@ -34,6 +34,16 @@ class CrowdOptions:
     sample: Annotated[
         int | None,
         data_option("--sample", metavar="N", help="Take only N users of the data, chosen by the seed."),
+    ] = None
+    max_ratings: Annotated[
+        int | None,
+        privacy_option(
+            "--max-ratings",
+            metavar="M",
+            min=1,
+            help="Most ratings of a person that take part, by the devices' policy.",
+            show_default="all",
+        ),
     ] = None
     processes: Annotated[int, run_option("--processes", metavar="N", min=1, help="Processes with devices in them.")] = 2
 
@@ -72,6 +82,7 @@ def simulate(
             weights,
             test=held_out,
             devices=crowd.devices,
+            max_ratings=crowd.max_ratings,
             seed=seed,
             processes=crowd.processes,
             metrics=metrics,
