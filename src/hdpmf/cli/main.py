@@ -29,6 +29,7 @@ from hdpmf.cli.federate.app import app as federate_app
 from hdpmf.cli.methods.app import methods
 from hdpmf.cli.model.evaluate import evaluate
 from hdpmf.cli.model.recommend import recommend
+from hdpmf.cli.model.release import release
 from hdpmf.cli.model.train import train
 from hdpmf.cli.model.tune import tune
 from hdpmf.cli.paper.app import app as paper_app
@@ -79,6 +80,7 @@ def _common(
 # The commands, in the order that help shows them. A new one is a module of its own and a line here.
 app.add_typer(data_app, name="data")
 app.command()(train)
+app.command()(release)
 app.command()(evaluate)
 app.command()(methods)
 app.command()(recommend)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from hdpmf.errors import ModelFileError
 from hdpmf.models import HDPBit, HDPSum
 from hdpmf.privacy import PrivacySpec
+from hdpmf.protocol import encode
 from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender.release import Release
+from hdpmf.recommender.release import Release, _checksum
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=900, rng=2)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
@@ -67,3 +70,63 @@ def test_damage_is_noticed(released, tmp_path, damage):
 
 def test_sums_release_no_data_set():
     assert not hasattr(HDPSum(rng=0).fit(WORLD, WEIGHTS), "release_")
+
+
+def test_a_model_of_the_release_is_the_model_of_the_ratings(released):
+    again = HDPBit.from_release(released.release_, rng=1)
+    for name in ("bias", "variance", "popularity", "patterns"):
+        assert (getattr(again.facts_, name) == getattr(released.facts_, name)).all()
+    assert encode(again.lists_.table()) == encode(released.lists_.table())
+    assert again.feature_names_ == released.feature_names_
+    assert again.privacy == released.privacy
+
+
+def _rewritten(path, target, **changes):
+    """A release with other parts and a right checksum."""
+    from safetensors import safe_open
+    from safetensors.numpy import save
+
+    with safe_open(path, "numpy") as stored:
+        arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        about = json.loads(stored.metadata()["release"])
+    for name, change in changes.items():
+        where = arrays if name in arrays else about
+        where[name] = change(where[name])
+    text = json.dumps(about)
+    target.write_bytes(save(arrays, {"release": text, "sha256": _checksum(text, arrays)}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"items": lambda items: items + 1000},
+        {"items": lambda items: items[:-1]},
+        {"units": lambda units: units * 0},
+        {"plus": lambda plus: plus + 2},
+        {"senders": lambda senders: -senders - 1},
+        {"features": lambda features: features[:-1]},
+        {"features": lambda features: features + 1},
+        {"survey": lambda survey: survey | {"design": "A"}},
+        {"survey": lambda survey: survey | {"epsilon": -1.0}},
+        {"catalogue": lambda table: table | {"ids": table["ids"][::-1]}},
+        {"claim": lambda claim: claim | {"epsilon": "none"}},
+        {"claim": lambda claim: 7},
+        {"format": lambda number: 99},
+        {"format": lambda number: [[]]},
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(released, tmp_path, changes):
+    released.release_.save(tmp_path / "good")
+    _rewritten(tmp_path / "good", tmp_path / "same")
+    assert Release.load(tmp_path / "same").survey == released.release_.survey
+    _rewritten(tmp_path / "good", tmp_path / "wrong", **changes)
+    with pytest.raises(ModelFileError, match="wrong"):
+        Release.load(tmp_path / "wrong")
+
+
+def test_numbers_of_people_that_are_far_apart_take_no_memory(released, tmp_path):
+    released.release_.save(tmp_path / "good")
+    _rewritten(tmp_path / "good", tmp_path / "far", senders=lambda senders: senders * 30_000_000)
+    far = Release.load(tmp_path / "far")
+    assert far.presence.n_users == released.release_.presence.n_users
+    assert encode(HDPBit.from_release(far).lists_.table()) == encode(released.lists_.table())

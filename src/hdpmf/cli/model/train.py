@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
+from hdpmf.cli.model.from_release import TrainingData, train_from_release
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import ModelOptions
-from hdpmf.cli.shared.options import Json, Method, Seed, data_option, model_option
+from hdpmf.cli.shared.options import Json, MethodOrNone, Seed, data_option, model_option
 from hdpmf.cli.shared.output import claim_sentence, note, print_json, print_lines
-from hdpmf.cli.shared.ratings import SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.methods import METHODS
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @grouped
 def train(
-    method: Method,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to save; an earlier model is replaced.")
     ],
-    source: SteppedRatingsOptions,
+    source: TrainingData,
     options: ModelOptions,
     wishes: WeightOptions,
+    method: MethodOrNone = None,
     catalogue: Annotated[
         Path | None,
         data_option(
@@ -51,6 +51,14 @@ def train(
     json: Json = False,
 ) -> None:
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
+    if source.from_release is not None:
+        if catalogue is not None or validation_fraction is not None:
+            raise ConfigError("--catalogue and --validation-fraction are about ratings; a released data set has none")
+        _check_place(out)
+        train_from_release(source.from_release, method, out, options, wishes, seed, json)
+        return
+    if method is None:
+        raise ConfigError("say what to train: METHOD, or --from-release FILE (hdpmf methods lists the methods)")
     model = make(method, options, seed)
     if "early_stopping" in options.given and validation_fraction is None:
         raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")

@@ -35,9 +35,9 @@ model_option: Any = partial(typer.Option, rich_help_panel=MODEL_PANEL)
 privacy_option: Any = partial(typer.Option, rich_help_panel=PRIVACY_PANEL)
 run_option: Any = partial(typer.Option, rich_help_panel=RUN_PANEL)
 
-Method = Annotated[
-    str, typer.Argument(metavar="METHOD", help=f"One of: {', '.join(METHODS)}.", autocompletion=completing(METHODS))
-]
+_method: Any = partial(typer.Argument, help=f"One of: {', '.join(METHODS)}.", autocompletion=completing(METHODS))
+Method = Annotated[str, _method(metavar="METHOD")]
+MethodOrNone = Annotated[str | None, _method(metavar="[METHOD]")]
 DatasetName = Annotated[
     str | None,
     data_option(
