@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from hdpmf import PrivacySpec, Ratings, load_dataset, load_split, make_model
 from hdpmf.models.priors import learn
+from hdpmf.privacy.coding import LINEAR_FROM
 from hdpmf.public import device_fit
 from hdpmf.ratings import item_features
 from hdpmf.recommender import item_bias
@@ -143,12 +144,23 @@ def prior_constant(name: str) -> Setter:
 
 def _plain_prior() -> Any:
     """The prior of ML-100K's training part, without the part about labels, which takes most of the time."""
+    n_users = load_split("ml-100k")[0].n_users
+    draws = int(np.clip(learn.USERS_IN_ALL // n_users, learn.FEWEST_DRAWS, learn.MOST_DRAWS))
+    derived = bool(learn.derived_names(_features()))
+    worlds = [_world(draw, learn.EPSILON, learn.HELD_OUT, derived) for draw in range(draws)]
+    return learn._gaussian("validation", {"users": n_users}, worlds, learn._Steps(1, None))
+
+
+def _features() -> Any:
     train, _ = load_split("ml-100k")
-    features = item_features.ItemFeatures.of_table(train.item_table, train.items)
-    draws = int(np.clip(learn.USERS_IN_ALL // train.n_users, learn.FEWEST_DRAWS, learn.MOST_DRAWS))
-    steps = learn._Steps(1, None)
-    worlds = [learn._whole(learn._one_world(train, features, draw), 1, steps) for draw in range(draws)]
-    return learn._gaussian("validation", {"users": train.n_users}, worlds, steps)
+    return item_features.ItemFeatures.of_table(train.item_table, train.items)
+
+
+@cache
+def _world(draw: int, epsilon: float, held_out: int, derived: bool) -> Any:
+    """One simulated survey; the last three are what it depends on, and are set already."""
+    train, _ = load_split("ml-100k")
+    return learn._whole(learn._one_world(train, _features(), draw), 1, learn._Steps(1, None))
 
 
 _TEST = "test errors"
@@ -156,7 +168,7 @@ _WITHIN = "within"
 
 
 def _coding(method: str, epsilon: float) -> Choice:
-    usual = "linear" if epsilon >= 4.0 else {"hdp-sum": "soft", "hdp-bit": "threshold"}[method]
+    usual = "threshold" if method == "hdp-bit" else "linear" if epsilon >= LINEAR_FROM else "soft"
     others = tuple(name for name in ("soft", "threshold", "linear") if name != usual)
     put, options = option("coding"), {"epsilon": epsilon}
     return Choice(f"{method}: coding at epsilon {epsilon:g}", usual, others, method, put, options=options)
@@ -186,8 +198,6 @@ CHOICES = (
            constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
     Choice("lists: a star of the predicted rating, hdp-sum", 0.25, (0.0, 0.5, 1.0), "hdp-sum",
            constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: least popularity", 0.3, (0.1, 1.0, 3.0), "hdp-sum",
-           constant(choosing, "_FEWEST"), by="ndcg", chosen="guess"),
     Choice("lists: regularisation of EASE", 40.0, (20.0, 80.0), "ease",
            list_option("strength"), by="ndcg", chosen=_WITHIN),
     Choice("lists: neighbours of item-knn", 50, (20, 200), "item-knn",
@@ -198,7 +208,7 @@ CHOICES = (
            list_option("reg"), by="ndcg", chosen=_WITHIN),
     Choice("lists: weight of unrated items in iALS", 1.0, (0.3, 0.6), "ials",
            list_option("unrated"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: rank of iALS", 64, (32, 128), "ials", list_option("rank"), by="ndcg", chosen=_WITHIN),
+    Choice("lists: rank of iALS", 128, (64, 256), "ials", list_option("rank"), by="ndcg", chosen=_WITHIN),
 )  # fmt: skip
 
 

@@ -321,7 +321,7 @@ HDP_BIT = Method(
     ),
     views=("messages",),
     audited=True,
-    version=1,
+    version=2,
 )
 
 USER_MEAN = Method(

@@ -36,8 +36,7 @@ class HDPBit(BitOptions, OneRound):
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         max_ratings: As for HDPSum.
-        coding: What the bit is about; ``auto`` is a threshold at four of five stars below epsilon 4, and the rating
-            itself from there on.
+        coding: What the bit is about; ``auto`` is a threshold at four of five stars.
         patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs
             nothing; 0 leaves it unused.
         features: As for HDPSum.

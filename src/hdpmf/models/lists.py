@@ -19,6 +19,7 @@ from hdpmf.privacy.coding import POPULARITY_SCALE
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.public.lists import ListModel
+from hdpmf.public.taste import corrected_popularity
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.labels import estimated_popularity
@@ -72,6 +73,7 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         """Release the counts; without weights every rating has weight 1. Validation and callbacks are not needed."""
         check(self)
         super().fit(train)
+        weights = PrivacyWeights.uniform(train) if weights is None else weights
         catalogue = fingerprint(train.items, None)
         survey = make_survey(
             "A",
@@ -85,14 +87,15 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         )
         shard = OneRoundShard(
             train,
-            PrivacyWeights.uniform(train) if weights is None else weights,
+            weights,
             SeededNoise(seed_of(self.rng), stream=3),
             epsilon=survey.epsilon,
             catalogue=catalogue,
             simulation=True,
         )
         shard.accept(survey)
-        self.lists_ = popular_lists(estimated_popularity(survey, [shard.count()]))
+        released = estimated_popularity(survey, [shard.count()])
+        self.lists_ = popular_lists(corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon))
         return self
 
 

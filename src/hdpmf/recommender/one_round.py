@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.privacy.coding import LINEAR_FROM, make_coding
+from hdpmf.privacy.coding import make_coding
 from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
 from hdpmf.public.priors import POPULARITY
 from hdpmf.ratings import RatingScale
@@ -42,8 +42,12 @@ class Respondent(Protocol):
 
 
 def chosen_coding(design: str, coding: str, scale: RatingScale, epsilon: float) -> str:
-    """The curve that a coding stands for; where it is ``auto``, epsilon and design decide."""
-    if design == "L" and coding == "auto" and epsilon < LINEAR_FROM:
+    """The curve that a coding stands for; where it is ``auto``, epsilon and design decide.
+
+    A bit is about a threshold at every epsilon: on ratings held out within ML-100K and ML-1M the rating itself is worse
+    at 1 to 16 (``python benchmarks/constants.py --only coding``).
+    """
+    if design == "L" and coding == "auto":
         return "threshold"
     return make_coding(coding, scale, epsilon).name
 
