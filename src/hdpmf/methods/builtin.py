@@ -16,6 +16,7 @@ from hdpmf.methods.configurations import (
     SumOptions,
 )
 from hdpmf.methods.method import VIEWS, Claim, Form, Method
+from hdpmf.methods.pairs import with_pairs
 
 _ALL, _SUMS = "all messages", "sums over users (secure aggregation)"
 _RULE = "hdpmf.models.factorization"
@@ -237,6 +238,7 @@ HDP_SUM = Method(
     family="sums",
     estimator="hdpmf.models.one_round:HDPSum",
     configuration=SumOptions,
+    fixed={"pairs": False},
     accounting="sums",
     plain=Form(
         claims={
@@ -431,5 +433,6 @@ LISTS = (
 )
 
 BUILTIN = (
-    MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, HDP_BIT, USER_MEAN, GLOBAL_MEAN, *LISTS,
+    MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, with_pairs(HDP_SUM), HDP_BIT,
+    USER_MEAN, GLOBAL_MEAN, *LISTS,
 )  # fmt: skip

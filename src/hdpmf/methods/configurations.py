@@ -172,6 +172,7 @@ class SumOptions(OneRoundOptions):
         "Sum much-rated items per taste label, which each device draws once; needs features and --prior.",
         flags=("--labels",),
     )
+    pairs: bool = option(False, "Release who rates what with whom, too, where it pays; hdp-sum-pairs is that.")
 
 
 @dataclass(eq=False, repr=False)

@@ -36,7 +36,7 @@ class Claim:
         value: A change of a rating's value costs its weight times epsilon times this; None without a bound.
         presence: The same for whether the rating is there at all, of a person below all limits on ratings; None where
             that is in plain sight.
-        pure: Pure differential privacy; else with a delta.
+        delta: Of the guarantee against presence; 0 where it is pure. That against values always is.
         needs: What has to hold for it.
     """
 
@@ -46,7 +46,7 @@ class Claim:
     sees: str
     value: float | None = None
     presence: float | None = None
-    pure: bool = True
+    delta: float = 0.0
     needs: str = ""
 
     @property

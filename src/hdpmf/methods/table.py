@@ -59,4 +59,6 @@ def _worth(claim: Claim) -> str:
     if claim.status != "proved":
         return "nothing hidden" if claim.status == "none" else "nominal"
     presence = "in plain sight" if claim.presence is None else f"{claim.presence:g}"
+    if claim.delta:
+        presence += f" at delta {claim.delta:g}"
     return f"proved: value {claim.value:g}, presence {presence}"

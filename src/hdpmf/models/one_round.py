@@ -28,17 +28,21 @@ from hdpmf.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import ItemFacts, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
+from hdpmf.public.lists import ListModel
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.public.taste import corrected_popularity, taste_columns
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
+from hdpmf.recommender.pairs import PairPlan, pair_model, plan_pairs
 from hdpmf.shard import Devices
 from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
 from hdpmf.shard.devices import own_means
+from hdpmf.shard.pair_order import WithPairs
+from hdpmf.shard.pairs import PairShard
 from hdpmf.shard.recommending import ListOrder
 from hdpmf.threads import Workers
 
@@ -205,7 +209,9 @@ class OneRound(OneRoundOptions, Model):
         """The item facts of one round over these ratings, and how many of them sent nothing."""
         recommender, shard, answers = self._hear(train, weights, features, prior)
         self._keep(answers, recommender.survey, train, features)
-        return shard.check(recommender.facts(answers)), shard.n_silent
+        facts = shard.check(recommender.facts(answers))
+        self._ask_more(recommender.survey, shard, facts)
+        return facts, shard.n_silent
 
     def _hear(
         self,
@@ -246,7 +252,13 @@ class OneRound(OneRoundOptions, Model):
     def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings, features: ItemFeatures | None) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
+    def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
+        """Ask what the recommender wants to know after the facts, if anything."""
+
     def _order(self) -> ListOrder:
+        return self._choose_and_like()
+
+    def _choose_and_like(self) -> ChooseAndLike:
         """Released popularity, each user's own taste by public features, and a little of the predicted rating."""
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
@@ -307,12 +319,21 @@ class HDPSum(SumOptions, OneRound):
         features: Public item features: True or ``auto`` for the item table's genres and years, a file, an
             ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
+        pairs: Also release who rates what with whom, for lists: by Gaussian noise, which costs presence another (W_ij
+            epsilon, 1e-6). It is asked only where the released popularity says that it pays.
         labels: Taste labels: each device draws one, once, from which items it rated, and items with much weight are
             summed per label. It takes item features and a prior, and pays where there are thousands of users.
         on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
+
+    Attributes:
+        pair_plan_: With pairs: what was asked, or why nothing was.
+        lists_: The model of pairs, where they were asked for.
     """
+
+    pair_plan_: PairPlan | None = field(init=False, default=None)
+    lists_: ListModel | None = field(init=False, default=None)
 
     def _design(self) -> str:
         return self.design
@@ -320,7 +341,22 @@ class HDPSum(SumOptions, OneRound):
     def _by_labels(self) -> bool:
         return self.labels
 
+    def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
+        """Who rates what with whom, where that is wanted and pays."""
+        plan = plan_pairs(facts, survey.epsilon, survey.contributors) if self.pairs else None
+        self.pair_plan_, self.lists_ = plan, None
+        if plan is not None and plan.pays:
+            noise = SeededNoise(seed_of(self.rng), stream=5)
+            asked = plan.survey(survey)
+            self.lists_ = pair_model(plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked))
+
+    def _order(self) -> ListOrder:
+        order = self._choose_and_like()
+        return order if self.lists_ is None else WithPairs(order, self.lists_, self.devices_.gamma)
+
     def _check_params(self) -> None:
         super()._check_params()
         if self.labels and self.design != "A":
             raise ConfigError("taste labels belong to design A; drop design or labels")
+        if self.labels and self.pairs:
+            raise ConfigError("pairs and taste labels are two designs; drop one of them")

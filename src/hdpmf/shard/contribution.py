@@ -85,6 +85,11 @@ class OneRoundShard:
         return self._spent
 
     @property
+    def holds(self) -> tuple[Ratings, PrivacyWeights]:
+        """The ratings that take part, and their weights. PRIVATE."""
+        return self._ratings, self._weights
+
+    @property
     def n_silent(self) -> int:
         """Ratings that sent nothing, because their weight is below 1/64."""
         return self._n_silent

@@ -22,6 +22,7 @@ from hdpmf.protocol import (
     Reply,
     SumContribution,
 )
+from hdpmf.protocol.pairs import PairContribution
 
 if TYPE_CHECKING:
     from hdpmf.secure_sum import ToRecommender
@@ -34,6 +35,7 @@ Outgoing = TypeVar(
     SumContribution,
     BitContribution,
     Popularity,
+    PairContribution,
     Here,
     Accepted,
     Ready,

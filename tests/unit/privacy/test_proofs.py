@@ -15,8 +15,10 @@ import pytest
 from hdpmf.methods import METHODS
 from hdpmf.models import make_model
 from hdpmf.privacy.accounting import VIEWS, cost
+from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp
 from hdpmf.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
 from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
+from hdpmf.privacy.pairs import PAIR_DELTA, pair_rho
 from hdpmf.ratings import RatingScale
 
 FOLDER = files("hdpmf.privacy") / "proofs"
@@ -39,7 +41,7 @@ PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved
 
 
 def test_the_methods_that_claim_a_guarantee_are_these() -> None:
-    assert set(PROVED) == {"hdp-sum", "hdp-bit", "hdpmf-paid", "private-popular", "user-mean"}
+    assert set(PROVED) == {"hdp-sum", "hdp-sum-pairs", "hdp-bit", "hdpmf-paid", "private-popular", "user-mean"}
 
 
 @pytest.mark.parametrize("method", PROVED)
@@ -101,6 +103,7 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "value_factor": _factor("value"),
     "presence_factor": _factor("presence"),
     "presence_factor_labels": lambda _: cost("hdp-sum", "sums", labels=True, neighbours="presence").pure,
+    "pairs_epsilon": lambda _: epsilon_from_zcdp(pair_rho(1.0), PAIR_DELTA),
     "share_e1": lambda _: float(sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost),
     "share_em": lambda _: float(_total_cost()),
     "popularity_share": lambda _: float(_popularity_cost()),

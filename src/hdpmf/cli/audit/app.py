@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from hdpmf.cli.audit.pairs import pairs
 from hdpmf.cli.shared.files import make_folder
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hdpmf.ratings import Ratings
 
 app = typer.Typer(help="Try to break what a method claims: bounds on epsilon by attack, and ratings reconstructed.")
+
+app.command("pairs")(pairs)
 
 _ATTACKS = ("reconstruct", "difference", "zero-h")
 

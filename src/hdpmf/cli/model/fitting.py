@@ -65,13 +65,15 @@ def persons(method: str, model: Model, ratings: Ratings, weights: PrivacyWeights
 
 def remarks(model: Model, whole: PersonCosts | None = None) -> list[str]:
     """What a user should be told about a fitted one-round model, and about whole persons."""
-    from hdpmf.models.one_round import OneRound
+    from hdpmf.models.one_round import HDPSum, OneRound
 
     lines = [] if whole is None else [f"Epsilon is of one rating; {whole}."]
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
         lines.append(f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64.")
+    if isinstance(model, HDPSum) and model.pair_plan_ is not None:
+        lines.append(str(model.pair_plan_))
     if model.prior_origin_ is not None:
         origin = model.prior_origin_
         lines.append(f"Population prior {origin['name']}, learned from {origin.get('dataset', 'unknown data')}.")

@@ -33,7 +33,7 @@ def pure(event: e.Event) -> float:
             return shift
         case e.RandomizedBit(budget):
             return budget
-        case e.GaussianGivenH(distance):
+        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
             return math.inf if distance > 0 else 0.0
         case _:
             return _together(event, pure, "a pure-epsilon")
@@ -52,7 +52,7 @@ def zcdp(event: e.Event) -> float:
             return shift**2 / 2
         case e.RandomizedBit(budget):
             return budget**2 / 2
-        case e.GaussianGivenH(distance):
+        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
             return distance**2 / 2
         case _:
             return _together(event, zcdp, "a zCDP")
@@ -71,7 +71,7 @@ def renyi(event: e.Event, order: float) -> float:
             return coordinates * _laplace(order, shift)
         case e.DiscreteLaplaceRelease() | e.RandomizedBit():
             return _randomized_response(order, pure(event))
-        case e.GaussianGivenH(distance):
+        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
             return order * distance**2 / 2
         case _:
             return _together(event, lambda part: renyi(part, order), "a Renyi")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hdpmf.errors import ConfigError
@@ -21,6 +21,7 @@ from hdpmf.privacy.accounting import events as e
 from hdpmf.privacy.accounting.draws import inverse_sum_quantile
 from hdpmf.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
+from hdpmf.privacy.pairs import LARGEST_BOUND, pair_rho
 
 Covers = Literal["everything", "direct channel"]
 
@@ -239,6 +240,23 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
     return Seen(e.Composed(parts), "everything", "One secure sum of weights with discrete Laplace noise.", reference)
 
 
+def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
+    """What hdp-sum shows and, for presence, the sums of pairs: values are not in those."""
+    reference = "proofs/hdp-sum-pairs.md"
+    sums = _sums(setting, view, subject)
+    if view == "messages" or subject.neighbours == "value":
+        return replace(sums, reference=reference)
+    moved = math.fsum([*_units(setting, subject), *_pushed_out(setting, subject)])
+    if subject.unit == "user":
+        moved = min(moved, LARGEST_BOUND / math.sqrt(2))  # a whole row is no longer than the bound
+    pairs = e.DiscreteGaussianRelease(moved * math.sqrt(2 * pair_rho(setting.epsilon)))
+    reason = (
+        "Secure sums with discrete Laplace noise, then sums of pairs with discrete Gaussian noise; everything after is "
+        "post-processing. Counted as if pairs were asked for."
+    )
+    return Seen(e.Composed((sums.event, pairs)), "everything", reason, reference)
+
+
 def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
@@ -258,6 +276,7 @@ RULES: dict[str, Rule] = {
     "sampled-gradients": _paper("sampled"),
     "paid": _paid,
     "sums": _sums,
+    "sums-and-pairs": _sums_and_pairs,
     "bits": _bits,
     "counts": _counts,
 }
