@@ -87,8 +87,10 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
-        if isinstance(model, HDPBit | HDPSum | ListsOnly) and public.lists is not None:
+        if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
             model.lists_ = ListModel.of(public.lists)
+        if isinstance(model, HDPSum):
+            model.lists_ = None if public.lists is None else ListModel.of(public.lists)
         if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
             model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)

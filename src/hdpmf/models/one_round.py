@@ -328,11 +328,9 @@ class HDPSum(SumOptions, OneRound):
         rng: An int, a numpy Generator, or None for another result every time.
 
     Attributes:
-        pair_plan_: With pairs: what was asked, or why nothing was.
         lists_: The model of pairs, where they were asked for.
     """
 
-    pair_plan_: PairPlan | None = field(init=False, default=None)
     lists_: ListModel | None = field(init=False, default=None)
 
     def _design(self) -> str:
@@ -341,11 +339,16 @@ class HDPSum(SumOptions, OneRound):
     def _by_labels(self) -> bool:
         return self.labels
 
+    @property
+    def pair_plan_(self) -> PairPlan | None:
+        """With pairs: what was asked of so many users, or why nothing was."""
+        return plan_pairs(self.facts_, self.epsilon, len(self.devices_.users)) if self.pairs else None
+
     def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
         """Who rates what with whom, where that is wanted and pays."""
-        plan = plan_pairs(facts, survey.epsilon, survey.contributors) if self.pairs else None
-        self.pair_plan_, self.lists_ = plan, None
-        if plan is not None and plan.pays:
+        plan = plan_pairs(facts, survey.epsilon, survey.contributors)
+        self.lists_ = None
+        if self.pairs and plan.pays:
             noise = SeededNoise(seed_of(self.rng), stream=5)
             asked = plan.survey(survey)
             self.lists_ = pair_model(plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked))

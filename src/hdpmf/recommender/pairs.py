@@ -98,6 +98,13 @@ def pair_model(plan: PairPlan, facts: ItemFacts, sent: PairContribution) -> List
     nothing = np.zeros(n, np.float32)
     blend = min(_MOST_BLEND, _BLEND_PER_HEIGHT * plan.height)
     return ListModel(
-        "linear", Bytes.of(matrix), Bytes.of(np.eye(n)), Entries.none(n), nothing, nothing,
-        heads=plan.heads.astype(np.int32), n_items=len(facts.popularity), about={"kind": "pairs", "blend": blend, "height": plan.height},
-    )  # fmt: skip
+        "linear",
+        Bytes.of(matrix),
+        Bytes.of(np.eye(n)),
+        Entries.none(n),
+        nothing,
+        nothing,
+        heads=plan.heads.astype(np.int32),
+        n_items=len(facts.popularity),
+        about={"kind": "pairs", "blend": blend, "height": plan.height},
+    )
