@@ -13,6 +13,7 @@ import msgspec
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import DeviceCard, ItemFacts, ListTable, Opening, Round, decode
 from hdpmf.protocol.federation import RUN_BYTES
+from hdpmf.protocol.lists import digest_of
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
@@ -96,6 +97,12 @@ def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws |
         "cohorts": 1 + len(earlier),
     }
     lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
+    if lists is not None:
+        summary["lists"] = {
+            "kind": settings.list_model,
+            "bytes": len(checkpoint.lists),
+            "sha256": digest_of(checkpoint.lists),
+        }
     model = PublicModel.of_run(facts, run.table, numbers, plan, lists)
     return RunOutcome(run.id, model, statement, answer, summary)
 

@@ -18,7 +18,7 @@ from hdpmf.federation.population import deal
 from hdpmf.models import HDPBit
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard, ItemFacts, Round, encode
+from hdpmf.protocol import DeviceCard, Envelope, ItemFacts, Round, decode, encode
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.protocol.lists import digest_of
 from hdpmf.ratings import synthetic_world
@@ -227,6 +227,7 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(tmp_p
     assert facts.lists == digest_of(encode(model.lists_.table()))
     # Devices have it: all but the one whose owner takes none, which is not asked again, and a late one.
     assert outcome.summary["refusals"] == {"policy": 1}
+    assert outcome.summary["lists"]["sha256"] == facts.lists
     assert town.service.hand_out() == 0
     town.connect(7)
     assert town.service.hand_out() == 1
@@ -271,7 +272,7 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
         with pytest.raises(KeyboardInterrupt):
             town.service.conduct(run)
     trained = town.folder.run_files(run).load().lists
-    monkeypatch.setattr("hdpmf.service.survey.train_list_model", killed)
+    monkeypatch.delattr("hdpmf.service.survey.train_list_model")  # nothing is trained again
     outcome = town.service.conduct(run)
     assert trained
     assert [agent.model.lists for agent in town.agents[:6] if agent.model] == [trained] * 6
@@ -280,3 +281,28 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
     assert model is not None
     assert model.lists is not None
     assert encode(model.lists) == trained  # from its files, too
+
+
+def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack)
+    town.enroll(*range(7))
+    town.connect(*range(7))
+
+    def leaves(data: bytes) -> bytes:
+        message = decode(data)
+        assert isinstance(message, Envelope)
+        if message.part == "lists":
+            town.network.detach(town.cards[0].identity)
+            raise ConnectionError
+        return town.agents[0].answer(data)
+
+    town.network.attach(town.cards[0].identity, leaves)
+    outcome = town.service.conduct(town.service.begin(BITS))
+    model = town.agents[0].model
+    assert model is not None
+    assert model.lists == b""
+    assert outcome.summary["delivered"] == 6
+    town.connect(0)
+    assert town.service.hand_out() == 1
+    assert digest_of(town.agents[0].model.lists) == outcome.summary["lists"]["sha256"]  # type: ignore[union-attr]
+    assert town.service.hand_out() == 0

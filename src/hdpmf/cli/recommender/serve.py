@@ -140,5 +140,17 @@ def _report(place: ServiceFolder, summary: dict[str, Any], statement: tuple[str,
         f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} devices ({summary['users']} users) "
         f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals",
         f"model (nothing private is in it): {place.path / 'model'}",
+        *_lists_lines(place, summary),
         *statement,
     )
+
+
+def _lists_lines(place: ServiceFolder, summary: dict[str, Any]) -> list[str]:
+    lists = summary.get("lists")
+    if lists is None:
+        return []
+    release = place.path / "runs" / summary["run"] / "ratings.release"
+    return [
+        f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}",
+        f"what devices sent, as a data set (hdpmf privacy release): {release}",
+    ]
