@@ -114,3 +114,12 @@ def test_what_has_no_noise_on_devices_is_said(call):
     assert result.code == 2
     assert "no noise" in result.err
     assert call("audit", "devices", "--control", "2").code == 2
+
+
+def test_pairs_stand_and_their_control_is_found_out(call):
+    result = call("audit", "pairs", "--runs", "600", "--epsilon", "4", "--json")
+    assert result.code == 0
+    whole, control = result.json["audits"]
+    assert (whole["verdict"], control["verdict"]) == ("not contradicted", "claim broken")
+    assert whole["delta"] == 1e-6
+    assert "control" in call("audit", "pairs", "--runs", "20").out

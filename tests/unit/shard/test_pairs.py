@@ -13,6 +13,7 @@ from hdpmf.privacy.pairs import pair_sigma, pair_sums
 from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol.pairs import PairSurvey
 from hdpmf.ratings import synthetic_world
+from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.pairs import PairShard
 
 WORLD = synthetic_world(60, 90, 1500, rng=1)
@@ -72,6 +73,12 @@ def test_what_was_not_agreed_is_refused_and_nothing_is_spent(changed, match):
 def test_surveys_that_cannot_be_are_refused(changed):
     with pytest.raises(ProtocolError):
         _survey(**changed)
+
+
+def test_pairs_come_after_the_survey():
+    shard = OneRoundShard(WORLD, WEIGHTS, ReleasedNoise(), epsilon=1.0, catalogue="c")
+    with pytest.raises(ProtocolError, match="not answered"):
+        PairShard.after(shard, ReleasedNoise())
 
 
 def test_seeded_noise_is_for_simulations():
