@@ -120,7 +120,7 @@ def figure_data(experiment: Experiment, cells: list[Cell]) -> dict[str, Any]:
     """A figure of an experiment, for the page's script."""
     vary = experiment.vary
     xs = [float(x) for x in experiment.xs if x is not None]
-    spread = min(xs, default=0.0) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 20
+    spread = min(xs, default=0.0) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 10
     return {
         "name": experiment.name,
         "kind": "bars" if vary is None else "lines",

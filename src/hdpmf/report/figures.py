@@ -78,9 +78,12 @@ def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, lis
 
 def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
     datasets = experiment.datasets
-    # What is guaranteed about lists takes long words in the legend.
-    width = max(3.1, 5.2 / len(datasets)) if metric == NDCG else 3.1
-    figure, panels = _canvas(len(datasets), 3.6 if metric == NDCG else 2.9, width)
+    width, height, columns = 3.1, 2.9, 5
+    if metric == NDCG:  # what is guaranteed takes long words in the legend, of which fewer go into a row
+        width = max(width, 5.2 / len(datasets))
+        columns = max(1, int(width * len(datasets) / 4.2))
+        height += 0.19 * math.ceil(len({cell.method for cell in cells}) / columns)
+    figure, panels = _canvas(len(datasets), height, width)
     vary = experiment.vary
     name = {"base": "", "low": ""} if vary is None else axis_name(vary.parameter, vary.label)
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
@@ -101,7 +104,7 @@ def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: 
         else:
             axes.set_xlabel(name["base"], parse_math=False)
     panels[0].set_ylabel(LABELS[metric])
-    _legend(figure, panels, max(1, int(width * len(datasets) / 4.2)) if metric == NDCG else 5)
+    _legend(figure, panels, columns)
     return figure
 
 
@@ -218,7 +221,7 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
 def _x_axis(axes: Axes, experiment: Experiment) -> None:
     xs = [float(x) for x in experiment.xs if x is not None]
     percent = experiment.vary is not None and experiment.vary.parameter == "fraction"
-    if min(xs) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 20:
+    if min(xs) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 10:
         axes.set_xscale("log", base=2)
         axes.minorticks_off()
     axes.set_xticks(xs, [f"{100 * x:g}%" if percent else plain(x) for x in xs], parse_math=False)

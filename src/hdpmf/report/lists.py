@@ -67,8 +67,10 @@ def list_findings(content: Content) -> list[str]:
                 "best of those that hide presence": highest(hidden),
                 "most popular": next((cell for cell in here if cell.method == "most-popular"), None),
             }
+            named = {best.method}
             for words, cell in others.items():
-                if cell is not None and cell is not best and math.isfinite(ndcg(cell)):
+                if cell is not None and cell.method not in named and math.isfinite(ndcg(cell)):
+                    named.add(cell.method)
                     text += f"; {words}: {four(ndcg(cell)) if words == 'most popular' else _named(cell)}"
             parts.append(text)
         x = table_point(experiment)
