@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.errors import ConfigError
-from hdpmf.methods.builtin import HDP_SUM
+from hdpmf.methods.one_round import HDP_SUM
 from hdpmf.models import HDPBit, HDPSum
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.privacy.accounting import Setting, cost, epsilon_at, person_costs
