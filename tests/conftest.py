@@ -24,6 +24,7 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a whole machine go to one worker each, and are slow whatever they do."""
     for item in items:
+        _longer(item)
         place = item.path.relative_to(HERE)
         group = _GROUPS.get(place.parts[0])
         if group is not None:
@@ -33,6 +34,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(place)))
         elif place.parts[:2] == ("unit", "prio"):  # their kernels take seconds to compile: once
             item.add_marker(pytest.mark.xdist_group("prio"))
+
+
+def _longer(item: pytest.Item) -> None:
+    """HDPMF_FUZZ=40 tries forty times as many examples, and other ones each time."""
+    times, test = int(os.environ.get("HDPMF_FUZZ", "1")), getattr(item, "obj", None)
+    given = getattr(test, "_hypothesis_internal_use_settings", None)
+    if times > 1 and given is not None:
+        more = settings(given, max_examples=times * given.max_examples, derandomize=False, deadline=None)
+        test._hypothesis_internal_use_settings = more  # type: ignore[union-attr]
 
 
 def _data_folder() -> Path | None:
