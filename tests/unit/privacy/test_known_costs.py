@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from hdpmf.privacy import PrivacySpec
 from hdpmf.privacy.accounting import Setting, cost
 from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp, renyi
+from hdpmf.privacy.accounting.costs import honest_line, number
 from hdpmf.privacy.accounting.draws import inverse_sum_quantile
 from hdpmf.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
 from hdpmf.privacy.accounting.people import noise_budget, people
@@ -72,8 +74,38 @@ def test_the_accountants_say_what_they_said() -> None:
     known, found = json.loads(FILE.read_text()), dict(_numbers())
     assert found.keys() == known.keys()
     for name, numbers in found.items():
-        for number, before in zip(numbers, known[name], strict=True):
-            assert number == before or number == pytest.approx(before, rel=1e-5, abs=1e-12), name
+        for value, before in zip(numbers, known[name], strict=True):
+            assert value == before or value == pytest.approx(before, rel=1e-5, abs=1e-12), name
+
+
+def test_whom_an_honest_line_is_about() -> None:
+    """The noise of DPMF and PDPMF is set by a budget that may not be known; that of the others by epsilon."""
+    unknown = "noise set by a budget of 0.7 (less where it is set by less)"
+    for method, budget, whose in (
+        ("hdpmf", None, "a rating of weight 1"),
+        ("hdpmf", 0.4, "a rating of weight 1"),
+        ("dpmf", None, unknown),
+        ("pdpmf", None, unknown),
+        ("dpmf", 0.4, "a rating of weight 1"),
+    ):
+        assert f"; both for {whose}, and" in honest_line(Setting(method, epsilon=0.7, noise_budget=budget))
+    assert "an item with 20 raters" in honest_line(Setting("hdpmf"))
+    assert honest_line(Setting("hdpmf", noise="once")).startswith("no guarantee: ")
+
+
+def test_costs_in_words() -> None:
+    def words(pure: float, at_delta: float) -> tuple[str, str]:
+        found = replace(cost("hdp-sum", "sums"), pure=pure, epsilon_at_delta=at_delta)
+        return found.in_numbers(), found.briefly()
+
+    assert words(math.inf, math.inf) == ("no finite epsilon", "unbounded")
+    assert words(math.inf, 2.0) == ("no finite pure epsilon; (2, 1e-05)", "2*")
+    assert words(10.0, 9.5) == ("epsilon 10", "10")
+    assert words(10.0, 9.49) == ("epsilon 10, or (9.49, 1e-05)", "9.49*")
+    assert str(cost("hdp-sum", "sums")).endswith("(proved)")
+    assert [number(value) for value in (0.12345, 1.0, 99.94, 100.0, 12345.0, math.inf)] == [
+        "0.123", "1", "99.9", "100", "12,345", "infinite",
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":
