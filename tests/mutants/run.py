@@ -95,6 +95,8 @@ class Copy:
             return False, "took too long"
         if ended.returncode == NOTHING_TO_RUN and reached is not None:
             return True, ""
+        if "found no collectors" in ended.stderr:
+            return False, "cannot be imported"
         if ended.returncode > 2:  # no word about the fault
             raise SystemExit(f"pytest ended with {ended.returncode} on {' '.join(tests)}:\n{ended.stdout[-2000:]}")
         return ended.returncode == 0, ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ""
@@ -229,13 +231,21 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--least", type=float, default=0.9, help="part that has to be killed (default: 0.9)")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--out", type=Path, help="write every result here as a line of JSON")
+    parser.add_argument(
+        "--out", type=Path, help="write every result here as a line of JSON; what is there is not tried again"
+    )
     arguments = parser.parse_args()
     if arguments.list:
         print(*chosen(arguments), sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="hdpmf-mutants-") as folder:
         return _run(Path(folder), arguments)
+
+
+def _known(out: Path | None) -> dict[str, bool]:
+    """What an earlier run that was broken off has found."""
+    lines = out.read_text().splitlines() if out is not None and out.exists() else ()
+    return {row["mutant"]: row["killed"] for row in map(json.loads, lines)}
 
 
 def _run(folder: Path, arguments: argparse.Namespace) -> int:
@@ -245,7 +255,11 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
     for copy in each:
         copies.put(copy)
 
+    known = _known(arguments.out)
+
     def attempt(trial: Trial) -> bool:
+        if trial.name in known:
+            return known[trial.name]
         copy = copies.get()
         try:
             killed, words = copy.with_fault(trial)
