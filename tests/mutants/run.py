@@ -97,8 +97,10 @@ class Copy:
             return True, ""
         if "found no collectors" in ended.stderr:
             return False, "cannot be imported"
+        if "not found" in ended.stderr and "::" in tests[0]:  # a test named after a number that the fault has changed
+            return self.passes([name.partition("::")[0] for name in tests], limit, reached)
         if ended.returncode > 2:  # no word about the fault
-            raise SystemExit(f"pytest ended with {ended.returncode} on {' '.join(tests)}:\n{ended.stdout[-2000:]}")
+            raise SystemExit(f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}")
         return ended.returncode == 0, ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ""
 
     def with_fault(self, trial: Trial) -> tuple[bool, str]:
