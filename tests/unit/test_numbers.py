@@ -1,10 +1,14 @@
-"""Numbers that proofs, messages, files and limits stand on: a change of one is a decision, made here as well."""
+"""Numbers that proofs, messages, files and limits stand on, and how records are kept: changes are decided here, too."""
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterator
 from fractions import Fraction
 from importlib import import_module
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -107,3 +111,33 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
         if hasattr(found, "heights"):  # a curve
             found = (found.heights, found.slope, found.within, found.jumps)
         assert found == value, expression
+
+
+PLAIN = {"device.ledger.Entry", "device.local_model.LocalModel", "device.tally._Counter", "device.vault._Header"}
+ROWS = {"device.rated.Record", "device.rated._Weight", "device.tally._Head"}
+STRICT = {"device.policy.Policy", "secure_sum.messages._Checked"}
+
+
+def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -> None:
+    """The state of a run is the only one that changes in place; records that were written are read by their fields."""
+    found = dict(_structs())
+    messages = {name: config for name, config in found.items() if config.tag is not None}
+    assert len(messages) == 11
+    for name, config in messages.items():
+        assert config.tag == name.rpartition(".")[2]
+        assert (config.frozen, config.forbid_unknown_fields, config.array_like) == (True, True, False)
+    others = {name: config for name, config in found.items() if name not in messages}
+    assert {name for name, config in others.items() if not config.frozen} == {"device.run_state.RunState"}
+    assert {name for name, config in others.items() if config.array_like} == ROWS | {"secure_sum.messages.DeviceKeys"}
+    strict = {name for name, config in others.items() if config.forbid_unknown_fields}
+    assert strict == STRICT | {"secure_sum.messages.DeviceKeys"}
+    assert others.keys() == PLAIN | ROWS | STRICT | {"device.run_state.RunState", "secure_sum.messages.DeviceKeys"}
+
+
+def _structs() -> Iterator[tuple[str, Any]]:
+    for package in ("privacy", "shard", "secure_sum", "device"):
+        folder = import_module(f"hdpmf.{package}")
+        for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+            for name, value in vars(import_module(module.name)).items():
+                if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.name:
+                    yield f"{module.name.removeprefix('hdpmf.')}.{name}", value.__struct_config__
