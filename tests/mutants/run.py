@@ -67,7 +67,7 @@ class Trial:
     path: Path
     content: bytes
     batches: tuple[tuple[str, ...], ...]
-    limit: float = PATIENCE
+    limits: tuple[float, ...] = (PATIENCE,)
 
 
 class Copy:
@@ -109,8 +109,8 @@ class Copy:
         before = target.read_bytes()
         try:
             self._write(target, trial.content)
-            for tests in trial.batches:
-                passed, words = self.passes(tests, trial.limit)
+            for tests, limit in zip(trial.batches, trial.limits, strict=True):
+                passed, words = self.passes(tests, limit)
                 if not passed:
                     return True, words
         finally:
@@ -216,9 +216,9 @@ def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool) -> list[Trial]:
     for mutant in mutants:
         package = package_of(mutant.path) or ""
         batches = [batch for batch in tests_of(mutant, package, reached)[: 1 if quick else 2] if batch]
-        limit = 2 * sum(test.seconds for batch in batches for test in batch) + SLACK
+        limits = tuple(2 * sum(test.seconds for test in batch) + SLACK for batch in batches)
         names = tuple(tuple(test.name for test in batch) for batch in batches)
-        trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), names, limit))
+        trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), names, limits))
     return trials
 
 
