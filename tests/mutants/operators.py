@@ -29,6 +29,7 @@ class Mutant:
     Attributes:
         path: The file.
         line: Where, from 1.
+        column: Where in the line, from 1.
         start: Where the replaced text begins in the file's bytes.
         end: Where it ends.
         old: That text.
@@ -37,13 +38,14 @@ class Mutant:
 
     path: Path
     line: int
+    column: int
     start: int
     end: int
     old: str
     new: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {_short(self.old)} -> {_short(self.new)}"
+        return f"{self.path}:{self.line}:{self.column}: {_short(self.old)} -> {_short(self.new)}"
 
     def applied(self, source: bytes) -> bytes:
         """The file with the fault."""
@@ -61,7 +63,7 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         if _SKIPPED.encode() not in lines[node.lineno - 1]:
-            found.append(Mutant(path, node.lineno, start, end, source[start:end].decode(), new))
+            found.append(Mutant(path, node.lineno, node.col_offset + 1, start, end, source[start:end].decode(), new))
     return sorted(found, key=lambda mutant: (mutant.start, mutant.end, mutant.new))
 
 

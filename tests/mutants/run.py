@@ -95,7 +95,7 @@ class Copy:
             return False, "took too long"
         if ended.returncode == NOTHING_TO_RUN and reached is not None:
             return True, ""
-        if "found no collectors" in ended.stderr:
+        if "found no collectors" in ended.stderr or "ImportError while loading" in ended.stderr:
             return False, "cannot be imported"
         if "not found" in ended.stderr and "::" in tests[0]:  # a test named after a number that the fault has changed
             return self.passes([name.partition("::")[0] for name in tests], limit, reached)
