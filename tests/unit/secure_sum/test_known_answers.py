@@ -24,7 +24,7 @@ from hdpmf.secure_sum.plan import (
 )
 from hdpmf.secure_sum.primitives import Agreement, add_mask, is_identity_key, is_low_order, seal, unseal
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
-from hdpmf.secure_sum.sizing import smallest_threshold
+from hdpmf.secure_sum.sizing import risks, smallest_threshold
 
 DIGEST = bytes(range(32))
 DEVICES = [DeviceIdentity(bytes([number]) * 32) for number in range(70)]
@@ -211,3 +211,14 @@ def _on_the_curve(y: int) -> bool:
     d = -121665 * pow(121666, -1, prime)
     square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
     return square == 0 or pow(square, (prime - 1) // 2, prime) == 1
+
+
+def test_more_holders_than_others_are_all_others() -> None:
+    for neighbours in (12, 13, 64):
+        assert risks(12, neighbours, 8, colluding=5, dropping=4) == risks(12, 11, 8, colluding=5, dropping=4)
+    assert risks(12, 10, 8, colluding=5, dropping=4) != risks(12, 11, 8, colluding=5, dropping=4)
+    risks(12, 11, 11, colluding=11, dropping=11)
+    risks(12, 11, 6, colluding=0, dropping=0)
+    for wrong in ((8, 12, 0), (8, 0, 12), (8, -1, 0), (8, 0, -1), (5, 0, 0), (12, 0, 0)):
+        with pytest.raises(SecureSumError, match="among the other devices"):
+            risks(12, 11, wrong[0], colluding=wrong[1], dropping=wrong[2])
