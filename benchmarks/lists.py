@@ -50,6 +50,13 @@ WAYS: dict[str, tuple[str, dict[str, object], str]] = {
 }
 
 
+def find_data() -> None:
+    """The folder of data beside this checkout, where there is one and no other is named."""
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if shared.is_dir():
+        os.environ.setdefault("HDPMF_DATA", str(shared))
+
+
 def ratings(data: str) -> Ratings:
     """A data set, or what ``--export`` wrote."""
     from hdpmf import Ratings, load_dataset
@@ -96,9 +103,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--export", type=Path, help="write the ratings to this file and end")
     given = parser.parse_args()
-    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
-    if shared.is_dir():
-        os.environ.setdefault("HDPMF_DATA", str(shared))
+    find_data()
     if given.export:
         found = ratings(given.data)
         scale = (found.scale.low, found.scale.high)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import epochs
+import lists_peers
 import scaling
 import startup
 
@@ -84,6 +85,10 @@ def main() -> None:
     show_epochs(results["epochs"])
     results["scaling"] = scaling.run()  # type: ignore[assignment]
     show_scaling(results["scaling"])  # type: ignore[arg-type]
+    results["lists"] = []  # type: ignore[assignment]
+    for contest in lists_peers.run():
+        lists_peers.show(contest)
+        results["lists"].append(contest)  # type: ignore[attr-defined]
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 

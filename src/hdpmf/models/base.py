@@ -110,7 +110,8 @@ class Model(Parameters, ABC):
         """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking`` states.
 
         Returns:
-            ``ndcg``, ``recall``, ``coverage``, all between 0 and 1, and ``n_users``, those who were ranked for.
+            All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 % interval over
+            users), and ``n_users``, those who were ranked for.
 
         Raises:
             ConfigError: The model predicts the same for every item.
@@ -122,12 +123,8 @@ class Model(Parameters, ABC):
         self._check_ranks()
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
-        order = self._order()
-
-        def scores(users: np.ndarray) -> np.ndarray:
-            return order.scores(users)[:, candidates]
-
-        return rank(self.devices_, candidates, scores, test, self.catalogue_.items.find(test.items.ids), n)
+        places = self.catalogue_.items.find(test.items.ids)
+        return rank(self.devices_, candidates, self._order().scores, test, places, n).summary()
 
     @overload
     def recommend(

@@ -22,10 +22,12 @@ The protocol, the same for every method:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.kernels.top import best_of
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.shard import Devices
 
@@ -33,10 +35,11 @@ TOP_SHARE = 0.25
 """Relevant is a rating in this top share of the scale."""
 
 _BLOCK_SCORES = 1 << 20  # what fits into a processor's cache
-_SETS = 16
+_BLOCK_USERS = 64  # fewer would read the items' side too often for a matrix product
+_MOST_SCORES = 1 << 23  # 64 MB: what a block may take even so
 
 Scores = Callable[[np.ndarray], np.ndarray]
-"""Scores of all candidates, one row for each of these users."""
+"""Scores of all items, one row for each of these users. They are overwritten."""
 
 
 def relevant_from(scale: RatingScale) -> float:
@@ -44,21 +47,63 @@ def relevant_from(scale: RatingScale) -> float:
     return scale.high - TOP_SHARE * scale.width
 
 
-METRICS = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate", "coverage", "popularity", "gini")
+PER_USER = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate")
+"""What every user has a value of."""
+
+METRICS = (*PER_USER, "coverage", "popularity", "gini")
 """What is measured, in the order of tables."""
 
 _SURE = 1.959964  # standard deviations on either side of a mean for 95 %
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ListQuality:
+    """How good the lists of some users are.
+
+    Attributes:
+        users: Positions of the users.
+        values: By the names in ``PER_USER``, one number per user.
+        listed: How many lists each candidate is in.
+        raters: How many people rated each candidate in training.
+        n_rated: How many items anybody rated in training.
+    """
+
+    users: np.ndarray
+    values: dict[str, np.ndarray]
+    listed: np.ndarray
+    raters: np.ndarray
+    n_rated: int
+
+    def summary(self) -> dict[str, float | int]:
+        """All ``METRICS``; ``NAME_margin`` is one side of the 95 % interval of a mean over users."""
+        total = max(int(self.listed.sum()), 1)
+        return (
+            {name: float(np.mean(values)) for name, values in self.values.items()}
+            | {
+                "coverage": float((self.listed > 0).sum() / self.n_rated),
+                "popularity": float((self.listed * self.raters).sum() / total),
+                "gini": _gini(self.listed),
+            }
+            | {f"{name}_margin": _margin(values) for name, values in self.values.items()}
+            | {"n_users": len(self.users)}
+        )
+
+
+def users_at_once(n_items: int) -> int:
+    """How many users are scored in one block. Peak memory is that of a block, however many users there are."""
+    wished = max(_BLOCK_SCORES // max(1, n_items), _BLOCK_USERS)
+    return max(1, min(wished, _MOST_SCORES // max(1, n_items)))
+
+
 def rank(
     devices: Devices, candidates: np.ndarray, scores: Scores, test: Ratings, items: np.ndarray, n: int
-) -> dict[str, float | int]:
-    """All metrics; see the module. ``ndcg_margin`` and ``recall_margin`` are 95 % intervals over users, one side.
+) -> ListQuality:
+    """Make everybody's list and measure it; see the module.
 
     Args:
         devices: The users and what they rated in training.
         candidates: Which items of the catalogue may be recommended.
-        scores: Gives their scores for some users.
+        scores: Gives the scores of all items for some users.
         test: Test ratings.
         items: Catalogue position of each of the test's items, -1 for an unknown one.
         n: Length of the lists.
@@ -77,47 +122,33 @@ def rank(
             "there is nothing to rank for"
         )
     ranked, n_liked = np.unique(liked_users, return_counts=True)
-    # One number per relevant pair; place ``width`` is for items that can be in no list, the unknown (-1) among them.
-    width = int(candidates.sum())
-    place_of = np.full(len(candidates) + 1, width)
-    place_of[:-1][candidates] = np.arange(width)
-    pairs = np.sort(liked_users.astype(np.int64) * (width + 1) + place_of[liked_items])
-
+    # One number per relevant pair; what is unknown (-1) has the place after the last item, which is in no list.
+    width, barred = len(candidates), np.flatnonzero(~candidates)
+    pairs = np.sort(liked_users.astype(np.int64) * (width + 1) + np.where(liked_items < 0, width, liked_items))
     discounts = 1.0 / np.log2(np.arange(2, n + 2))
     best = np.cumsum(discounts)[np.minimum(n_liked, n) - 1]
-    gains, hits = np.empty(len(ranked)), np.empty(len(ranked))
-    averages, firsts = np.empty(len(ranked)), np.empty(len(ranked))
+    values = {name: np.empty(len(ranked)) for name in PER_USER}
     listed_times = np.zeros(width, np.int64)
-    places = np.arange(1, n + 1)
-    step = max(1, _BLOCK_SCORES // max(1, width))
+    step = users_at_once(width)
     for first in range(0, len(ranked), step):
-        block = ranked[first : first + step]
+        here = slice(first, first + step)
+        block, liked_here = ranked[here], n_liked[here]
         table = scores(block)
-        _take_out(table, devices, block, place_of)
+        table[:, barred] = -np.inf
+        _take_out(table, devices, block)
         top, listed = best_of(table, n)
         listed_times += np.bincount(top[listed], minlength=width)
         found = listed & _among(block[:, None].astype(np.int64) * (width + 1) + top, pairs)
-        here, shown = slice(first, first + step), places[: top.shape[1]]
-        gains[here] = found @ discounts[: top.shape[1]]
-        hits[here] = found.sum(axis=1)
-        averages[here] = (found * found.cumsum(axis=1) / shown).sum(axis=1)
-        firsts[here] = np.where(found.any(axis=1), 1.0 / (1.0 + found.argmax(axis=1)), 0.0)
-    raters = np.bincount(devices.rated, minlength=len(candidates))[candidates]
-    total = max(int(listed_times.sum()), 1)
-    return {
-        "ndcg": float(np.mean(gains / best)),
-        "recall": float(np.mean(hits / n_liked)),
-        "precision": float(np.mean(hits / n)),
-        "map": float(np.mean(averages / np.minimum(n_liked, n))),
-        "mrr": float(np.mean(firsts)),
-        "hit_rate": float(np.mean(hits > 0)),
-        "coverage": float((listed_times > 0).sum() / len(np.unique(devices.rated))),
-        "popularity": float((listed_times * raters).sum() / total),
-        "gini": _gini(listed_times),
-        "ndcg_margin": _margin(gains / best),
-        "recall_margin": _margin(hits / n_liked),
-        "n_users": len(ranked),
-    }
+        hits = found.sum(axis=1)
+        precisions = found * found.cumsum(axis=1) / np.arange(1, top.shape[1] + 1)
+        values["ndcg"][here] = found @ discounts[: top.shape[1]] / best[here]
+        values["recall"][here] = hits / liked_here
+        values["precision"][here] = hits / n
+        values["map"][here] = precisions.sum(axis=1) / np.minimum(liked_here, n)
+        values["mrr"][here] = np.where(hits > 0, 1.0 / (1.0 + found.argmax(axis=1)), 0.0)
+        values["hit_rate"][here] = hits > 0
+    raters = np.bincount(devices.rated, minlength=width)
+    return ListQuality(ranked, values, listed_times[candidates], raters[candidates], int((raters > 0).sum()))
 
 
 def _margin(values: np.ndarray) -> float:
@@ -131,37 +162,12 @@ def _gini(times: np.ndarray) -> float:
     return float((2.0 * np.arange(1, n + 1) - n - 1) @ np.sort(times) / (n * total))
 
 
-def best_of(table: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of the ``n`` largest scores of each row, best first and equal ones in order.
-
-    Returns:
-        The columns, and which of them are in the list at all: a score of minus infinity is not.
-    """
-    n_rows, width = table.shape
-    n = min(n, width)
-    # The n-th largest of the maxima of disjoint sets of columns is no larger than the n-th largest of all: whatever
-    # reaches it is a handful of candidates, found without sorting the row, and with all that are equal to the last.
-    n_sets, size = _SETS * n, width // (_SETS * n) if n else 0
-    bound = np.full((n_rows, 1), -np.inf, table.dtype)
-    if size > 1:
-        maxima = table[:, : size * n_sets].reshape(n_rows, size, n_sets).max(axis=1)
-        bound = np.partition(maxima, n_sets - n, axis=1)[:, n_sets - n, None]
-    rows, columns = np.nonzero(table >= bound)
-    values = table[rows, columns]
-    order = np.lexsort((-values, rows))
-    counts = np.bincount(rows, minlength=n_rows)
-    first = order[(np.cumsum(counts) - counts)[:, None] + np.arange(n)]
-    return columns[first], values[first] > -np.inf
-
-
-def _take_out(table: np.ndarray, devices: Devices, users: np.ndarray, place_of: np.ndarray) -> None:
+def _take_out(table: np.ndarray, devices: Devices, users: np.ndarray) -> None:
     """Set the scores of what each user has rated to minus infinity."""
     counts = np.diff(devices.rated_start)[users]
     rows = np.repeat(np.arange(len(users)), counts)
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    columns = place_of[devices.rated[np.repeat(devices.rated_start[users], counts) + offsets]]
-    here = columns < table.shape[1]
-    table[rows[here], columns[here]] = -np.inf
+    table[rows, devices.rated[np.repeat(devices.rated_start[users], counts) + offsets]] = -np.inf
 
 
 def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

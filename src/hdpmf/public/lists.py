@@ -80,12 +80,16 @@ class Entries:
         n = len(matrix)
         chosen = np.argpartition(-np.abs(matrix), per_column, axis=0)[:per_column]
         rows, columns = chosen.ravel(order="F"), np.repeat(np.arange(n), per_column)
+        return cls.of(rows, columns, matrix[rows, columns], n)
+
+    @classmethod
+    def of(cls, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, n_items: int) -> Entries:
+        """Entries from item to item, in any order."""
         order = np.lexsort((columns, rows))
-        rows, columns = rows[order], columns[order]
-        values = matrix[rows, columns]
+        rows, columns, values = rows[order], columns[order], values[order]
         unit = float(max(np.abs(values).max(initial=0.0), 1e-30) / 127.0)
-        start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int32)
-        return cls(start, columns.astype(_positions(n)), np.rint(values / unit).astype(np.int8), unit)
+        start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n_items)))).astype(np.int32)
+        return cls(start, columns.astype(_positions(n_items)), np.rint(values / unit).astype(np.int8), unit)
 
     def add(self, scores: np.ndarray, items: np.ndarray, inputs: np.ndarray) -> None:
         """Add what these inputs give to the scores."""

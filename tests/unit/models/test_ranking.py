@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError
+from hdpmf.kernels.top import best_of
 from hdpmf.methods import METHODS
 from hdpmf.models import ranking
-from hdpmf.models.ranking import best_of, relevant_from
+from hdpmf.models.ranking import PER_USER, rank, relevant_from, users_at_once
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world
 
@@ -52,18 +56,25 @@ def by_definition(model, train, test, n):
     able = [item for item in in_training if trained[item]]
     counts = sorted(times[item] for item in able)
     apart = sum(abs(left - right) for left in counts for right in counts)
-    return {name: np.mean(values) for name, values in per_user.items()} | {
-        "coverage": len(times) / len(in_training),
-        "popularity": sum(raters[item] * often for item, often in times.items()) / sum(times.values()),
-        "gini": apart / (2 * len(counts) * sum(counts)),
-        "n_users": len(per_user["ndcg"]),
-        "ndcg_margin": 1.959964 * np.std(per_user["ndcg"], ddof=1) / math.sqrt(len(per_user["ndcg"])),
-    }
+    return (
+        {name: np.mean(values) for name, values in per_user.items()}
+        | {
+            "coverage": len(times) / len(in_training),
+            "popularity": sum(raters[item] * often for item, often in times.items()) / sum(times.values()),
+            "gini": apart / (2 * len(counts) * sum(counts)),
+            "n_users": len(per_user["ndcg"]),
+        }
+        | {
+            f"{name}_margin": 1.959964 * np.std(values, ddof=1) / math.sqrt(len(values))
+            for name, values in per_user.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("method", [name for name, one in METHODS.items() if one.model.can_rank])
 @pytest.mark.parametrize("n", [3, 10])
 def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
+    monkeypatch.setattr(ranking, "_BLOCK_USERS", 7)
     monkeypatch.setattr(ranking, "_BLOCK_SCORES", 500)  # several blocks
     known = METHODS[method]
     params = {"epochs": 8, "learning_rate": 0.05, "rng": 0, **known.fixed}
@@ -134,3 +145,60 @@ def test_what_cannot_be_ranked_says_so():
         model.rank(TEST.take(TEST.values < 4))
     with pytest.raises(ConfigError, match="at least 1"):
         model.rank(TEST, 0)
+
+
+class _Devices:
+    """Users of whom only what they rated is known."""
+
+    def __init__(self, rated_start, rated):
+        self.rated_start, self.rated, self.users = rated_start, rated, self
+
+    def find(self, ids):
+        return np.asarray(ids, int)
+
+
+def test_lists_are_measured_as_ranx_measures_them():
+    """Against what ranx 0.3.21 found for the same lists (ranx_fixture.py, which says how); it compiles for minutes."""
+    stored = json.loads((Path(__file__).parent / "ranx_fixture.json").read_text())
+    scores = np.array(stored["scores"])
+    n_users, n_items = scores.shape
+    rated = [np.array(items, int) for items in stored["rated"]]
+    devices = _Devices(np.concatenate(([0], np.cumsum([len(items) for items in rated]))), np.concatenate(rated))
+    pairs = [(user, item) for user, items in enumerate(stored["relevant"]) for item in items]
+    users, items = np.array(pairs).T
+    test = Ratings.from_arrays(users, items, np.full(len(pairs), 5.0), scale=(1, 5))
+    for n, measured in stored["ranx"].items():
+        expected = {name: np.array(values) for name, values in measured.items()}
+        found = rank(
+            devices, np.ones(n_items, bool), lambda chosen: scores[chosen], test, test.items.ids.astype(int), int(n)
+        )
+        assert found.users.tolist() == list(range(n_users))
+        # ranx divides an average precision by all that is relevant, we by what the list has room for.
+        n_liked = np.array([len(items) for items in stored["relevant"]])
+        expected["map"] *= n_liked / np.minimum(n_liked, int(n))
+        for name in PER_USER:
+            assert found.values[name] == pytest.approx(expected[name], abs=1e-12), (n, name)
+
+
+def test_memory_is_that_of_a_block_however_many_users_there_are():
+    # A million users and 100,000 items: a block of scores in eight bytes each.
+    assert users_at_once(100_000) * 100_000 * 8 <= 64 << 20
+    assert users_at_once(100_000) >= 64
+    assert users_at_once(10**8) == 1
+    rng = np.random.default_rng(0)
+
+    def peak(n_users, n_items=3000, n_factors=8):
+        people, items = rng.standard_normal((n_users, n_factors)), rng.standard_normal((n_factors, n_items))
+        devices = _Devices(np.arange(n_users + 1), rng.integers(0, n_items, n_users))
+        test = Ratings.from_arrays(np.arange(n_users), rng.integers(0, n_items, n_users), np.full(n_users, 5.0))
+        places, everything = test.items.ids.astype(int), np.ones(n_items, bool)
+        tracemalloc.start()
+        rank(devices, everything, lambda users: people[users] @ items, test, places, 10)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    few, many = peak(700), peak(7000)
+    block = 8 * users_at_once(3000) * 3000
+    assert few < 3 * block
+    assert many - few < 300 * 6300  # some numbers per user; the whole table would be 150 MB more

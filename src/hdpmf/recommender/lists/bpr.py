@@ -8,6 +8,7 @@ device puts its own ratings in, as for EASE.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -20,23 +21,12 @@ from hdpmf.recommender.lists.stopping import train_to_best
 _SLOPE = 10.0  # scores of EASE are below 1; pairs are told apart by the logistic of this times their difference
 
 
-def train_bpr(
-    presence: Presence,
-    *,
-    rank: int = 128,
-    learning_rate: float = 0.01,
-    reg: float = 0.001,
-    epochs: int = 30,
-    negatives: int = 8,
-    seed: int = 0,
-    strength: float = STRENGTH,
-) -> ListModel:
-    """Train it. The number of epochs is the best one (at most ``epochs``) on pairs held out of what was released."""
+def train_bpr(presence: Presence, *, epochs: int = 30, seed: int = 0, **options: Any) -> ListModel:
+    """Train it; see `PairwiseTraining` for its options.
 
-    def states(pairs: Presence) -> PairwiseTraining:
-        return PairwiseTraining(pairs, rank, learning_rate, reg, negatives, seed, strength)
-
-    return train_to_best(presence, states, epochs, seed)
+    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was released.
+    """
+    return train_to_best(presence, lambda pairs: PairwiseTraining(pairs, seed=seed, **options), epochs, seed)
 
 
 class PairwiseTraining:
@@ -45,12 +35,13 @@ class PairwiseTraining:
     def __init__(
         self,
         presence: Presence,
-        rank: int,
-        learning_rate: float,
-        reg: float,
-        negatives: int,
-        seed: int,
-        strength: float,
+        *,
+        rank: int = 128,
+        learning_rate: float = 0.005,
+        reg: float = 0.001,
+        negatives: int = 16,
+        seed: int = 0,
+        strength: float = STRENGTH,
     ) -> None:
         start = compress(item_item(presence, strength), rank, 0)
         everything = np.arange(presence.n_items)

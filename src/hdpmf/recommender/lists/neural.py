@@ -21,7 +21,7 @@ def train_neural(
     hidden: int = 256,
     dropout: float = 0.5,
     learning_rate: float = 0.001,
-    reg: float = 0.001,
+    reg: float = 0.003,
     epochs: int = 100,
     batch: int = 256,
     on: str = "cpu",

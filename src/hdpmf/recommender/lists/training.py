@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -10,11 +11,17 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.public.lists import ListModel
+from hdpmf.recommender.lists.ease import DENSE_ITEMS, train_ease
 from hdpmf.recommender.lists.presence import Presence
+from hdpmf.recommender.lists.stopping import HELD_OUT, ndcg
 
-MOST_ITEMS = 5_000
-"""A model of pairs of items takes this many at most: of larger catalogues the most rated ones. An item-item matrix of
-5,000 has 0.2 GB; what is left out is what few people rated (docs/lists.md shows what that costs)."""
+EASE_SIZES = (DENSE_ITEMS, 20_000)
+"""Of a larger catalogue EASE models so many of the most rated items: the first by the whole matrix, or the second from
+their neighbours, whichever makes better lists of pairs held out of what was released."""
+
+MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
+"""How many items these take at most: of larger catalogues the most rated ones, because devices have to hold them and
+an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated (docs/lists.md has what it costs)."""
 
 LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
@@ -35,19 +42,23 @@ def train_list_model(
         presence: Who rated what.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
-        n_threads: Threads of ``ials``; every core by default. The result does not depend on it.
+        n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not depend on it.
         **options: Of that kind; see its module.
     """
     check_trainable(kind)
-    if presence.n_items > MOST_ITEMS and kind in ("ease", "bpr", "neural", "knn"):
-        most_rated = np.argsort(-presence.raters, kind="stable")[:MOST_ITEMS]
-        heads = np.sort(most_rated).astype(np.int32)
-        model = train_list_model(kind, presence.only(heads), seed=seed, on=on, n_threads=n_threads, **options)
-        return replace(model, heads=heads, n_items=presence.n_items)
+    most = MOST_ITEMS.get(kind, presence.n_items)
+    if presence.n_items > most:
+        return of_most_rated(
+            presence,
+            most,
+            lambda heads: train_list_model(kind, heads, seed=seed, on=on, n_threads=n_threads, **options),
+        )
     if kind == "ease":
-        from hdpmf.recommender.lists.ease import train_ease
 
-        model = train_ease(presence, **options)
+        def train(pairs: Presence) -> ListModel:
+            return train_ease(pairs, n_threads=n_threads, **options)
+
+        model = train(presence) if presence.n_items <= EASE_SIZES[0] else _large_ease(presence, train, seed)
     elif kind == "ials":
         from hdpmf.recommender.lists.ials import train_ials
 
@@ -68,3 +79,15 @@ def train_list_model(
         raise ConfigError(f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}")
     model.about.setdefault("kind", kind)
     return model
+
+
+def _large_ease(presence: Presence, train: Callable[[Presence], ListModel], seed: int) -> ListModel:
+    kept, held = presence.hold_out(HELD_OUT, seed)
+    found = [ndcg(of_most_rated(kept, most, train), kept, held, seed) for most in EASE_SIZES]
+    return of_most_rated(presence, EASE_SIZES[int(np.argmax(found))], train)
+
+
+def of_most_rated(presence: Presence, most: int, train: Callable[[Presence], ListModel]) -> ListModel:
+    """A model of only the most rated items; others come last."""
+    heads = np.sort(np.argsort(-presence.raters, kind="stable")[:most]).astype(np.int32)
+    return replace(train(presence.only(heads)), heads=heads, n_items=presence.n_items)

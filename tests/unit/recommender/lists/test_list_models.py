@@ -13,7 +13,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.protocol import decode, encode
 from hdpmf.public.lists import Bytes, Entries, ListModel
 from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.lists import LIST_MODELS, Presence, train_list_model, training
+from hdpmf.recommender.lists import LIST_MODELS, Presence, ease, train_list_model, training
 from hdpmf.recommender.lists.ease import compress, item_item
 from hdpmf.recommender.lists.ials import AlternatingTraining, train_ials
 from hdpmf.recommender.lists.stopping import best_epoch, ndcg
@@ -148,7 +148,8 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
 
 @pytest.mark.parametrize("kind", ["ease", "bpr", "neural", "knn"])
 def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch):
-    monkeypatch.setattr(training, "MOST_ITEMS", 50)
+    monkeypatch.setattr(training, "MOST_ITEMS", {kind: 50})
+    monkeypatch.setattr(training, "EASE_SIZES", (50, 50))
     model = train_list_model(kind, PRESENCE, seed=1)
     assert len(model.heads) == 50
     assert PRESENCE.raters[model.heads].min() >= np.sort(PRESENCE.raters)[-50]
@@ -182,6 +183,48 @@ def test_the_largest_entries_of_each_column_are_kept():
     scores = np.zeros(5)
     Entries.largest(matrix, 2).add(scores, np.arange(5), np.ones(5))
     assert scores == pytest.approx(matrix[3:].sum(axis=0), rel=0.02)
+
+
+def test_with_all_neighbours_the_sparse_matrix_is_the_whole_one():
+    whole, sparse = item_item(PRESENCE), item_item(PRESENCE, neighbours=WORLD.n_items)
+    assert (PRESENCE.gram() > 0).all()  # else those that nobody rated together are left out
+    assert sparse.matrix.toarray() == pytest.approx(whole.matrix, abs=1e-6)
+    vector = np.linspace(-1, 1, WORLD.n_items)
+    assert sparse.importance @ vector == pytest.approx(whole.importance @ vector, rel=1e-4, abs=1e-4)
+    for rank, per_item in ((6, 0), (6, 4)):
+        expected, found = (compress(matrix, rank, per_item).scores(OWN, HEIGHTS) for matrix in (whole, sparse))
+        assert found == pytest.approx(expected, abs=0.02 * np.abs(expected).max())
+
+
+def test_the_more_neighbours_the_nearer_to_the_whole_matrix():
+    whole = item_item(PRESENCE).matrix
+    errors = []
+    for neighbours in (5, 20, 45):
+        sparse = item_item(PRESENCE, neighbours=neighbours, n_threads=1).matrix
+        assert np.diff(sparse.tocsc().indptr).max() == neighbours
+        assert (item_item(PRESENCE, neighbours=neighbours, n_threads=3).matrix != sparse).nnz == 0
+        errors.append(np.linalg.norm(PRESENCE.matrix @ (sparse.toarray() - whole)))
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_of_a_large_catalogue_ease_takes_as_many_items_as_make_the_better_lists(monkeypatch):
+    monkeypatch.setattr(ease, "DENSE_ITEMS", 50)
+    monkeypatch.setattr(ease, "NEIGHBOURS", 7)
+    assert item_item(PRESENCE).matrix.nnz <= 7 * WORLD.n_items
+    monkeypatch.setattr(training, "EASE_SIZES", (50, 55))
+    seen = []
+
+    def quality(model, train, held, seed):
+        seen.append(len(model.heads))
+        assert len(train.users) + len(held.users) == len(PRESENCE.users)
+        return {50: few, 55: many}[len(model.heads)]
+
+    monkeypatch.setattr(training, "ndcg", quality)
+    for few, many in ((0.1, 0.2), (0.2, 0.1)):
+        model = train_list_model("ease", PRESENCE, rank=8)
+        assert len(model.heads) == (50 if few > many else 55)
+        assert model.about["compression"]["score_error"] < 0.9
+    assert seen == [50, 55] * 2
 
 
 def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():
