@@ -172,6 +172,10 @@ class Factorization(FactorizationOptions, Model):
     def _on_gpu(self) -> bool:
         return use_gpu(self.on)
 
+    def _predicted(self, users: np.ndarray) -> np.ndarray:
+        catalogue = self.catalogue_
+        return self.devices_.predict_all(users, catalogue.factors, catalogue.trained, self._mechanism())
+
     def _h_per_item(self) -> bool:
         """By default as each solver's source has it: the paper's text per item, the published numbers shared."""
         return self.solver == "batch" if self.h == "auto" else self.h == "item"

@@ -112,6 +112,17 @@ class Devices:
         predictions[known] = mechanism.bring_back(scores, self.beta[users] * self.gamma[items])
         return self.scale.clip(predictions)
 
+    def predict_all(
+        self, users: np.ndarray, factors: np.ndarray, trained: np.ndarray, mechanism: Mechanism
+    ) -> np.ndarray:
+        """The same for all items, one row per user position: one matrix product."""
+        means = self.means[users].astype(np.float64)
+        weights = np.multiply.outer(self.beta[users], self.gamma)
+        predictions = mechanism.bring_back(self.vectors[users] @ factors.T, weights).astype(np.float64)
+        predictions[:, ~trained] = means[:, None]
+        predictions[np.isnan(means)] = self.scale.middle
+        return self.scale.clip(predictions)
+
     def take_in(
         self,
         ratings: Ratings,
