@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+DAMPING = 20.0
+"""Raters added to every item where items are compared, so that pairs of rare ones do not look alike by chance."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Presence:
     """Pairs of user and item, each once.

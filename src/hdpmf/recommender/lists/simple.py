@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.public.lists import Bytes, Entries, ListModel
-from hdpmf.recommender.lists.presence import Presence
+from hdpmf.recommender.lists.presence import DAMPING, Presence
 
 NEIGHBOURS = 200
 """Best of 20, 50, 200 and 500 on ratings held out within ML-100K (NDCG@10 .163, .166, .189, .180) and ML-1M (.129,
 .131, .138, .137): ``python benchmarks/constants.py --only neighbours --users 1500 --seeds 2``."""
-
-_DAMPING = 20.0  # raters added to every item, so that pairs of rare items do not look alike by chance
 
 
 def popular_lists(popularity: np.ndarray) -> ListModel:
@@ -26,7 +24,7 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
     """Items that go with what one has rated: for each item its most similar ones, by the damped cosine."""
     n = presence.n_items
     gram = presence.gram()
-    length = np.sqrt(np.diag(gram) + _DAMPING)
+    length = np.sqrt(np.diag(gram) + DAMPING)
     similar = gram / length[:, None] / length
     np.fill_diagonal(similar, 0.0)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))

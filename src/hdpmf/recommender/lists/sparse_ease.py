@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from hdpmf.recommender.lists.presence import Presence
+from hdpmf.recommender.lists.presence import DAMPING, Presence
 from hdpmf.threads import Workers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-DAMPING = 20.0
-"""Raters added to every item, so that pairs of rare items do not look alike by chance."""
 
 
 def sparse_item_item(presence: Presence, strength: float, neighbours: int, n_threads: int | None = None) -> csr_matrix:
