@@ -22,7 +22,7 @@ from hdpmf.protocol import BitContribution, DeviceCard, Reply, Terms, decode, en
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.item_bias import facts_from_bits
+from hdpmf.recommender.bits import facts_from_bits
 from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, ToRecommender, decode_to_recommender, propose
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import Unmasking

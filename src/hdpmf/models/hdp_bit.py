@@ -37,8 +37,8 @@ class HDPBit(BitOptions, OneRound):
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         max_ratings: As for HDPSum.
         coding: What the bit is about; ``auto`` is a threshold at four of five stars.
-        patterns: How many factors of who rates what with whom to use. It is in plain sight in this design, so it costs
-            nothing; 0 leaves it unused.
+        patterns: How many factors of who rates what with whom to look for, beside the similarity of items. It is in
+            plain sight in this design, so it costs nothing; 0 leaves both unused.
         features: As for HDPSum.
         prior: As for HDPSum.
         on: As for HDPSum.

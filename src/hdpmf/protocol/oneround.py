@@ -146,6 +146,43 @@ class BitContribution(_Message, frozen=True):
         self._require(bool(((self.plus == 0) | (self.plus == 1)).all()), "plus must be 0 or 1")
 
 
+MAX_SIMILAR_ITEMS = 4096
+MAX_SIMILAR_BYTES = 1 << 20
+"""What the similarity of items may take on a device: 128 columns of so many items, in 16 bits."""
+
+
+class Similarity(_Message, frozen=True):
+    """A part of ItemFacts: how alike items are by who rated them. Devices fit vectors of variance 1 to the columns.
+
+    Attributes:
+        items: Positions of the items that it is about, ascending; others are like none.
+        columns: A row for each of them, in 16 bits.
+        rest: For each of them, the variance of a rating that the columns leave, in stars squared.
+        pull: How far a vector is expected to be drawn to the mean row of what its user rated.
+    """
+
+    items: np.ndarray
+    columns: np.ndarray
+    rest: np.ndarray
+    pull: float
+
+    def _check(self) -> None:
+        check_vectors(self, "items")
+        n = len(self.items)
+        self._require(n <= MAX_SIMILAR_ITEMS, f"it may be about {MAX_SIMILAR_ITEMS:,} items at most")
+        ascending = bool((self.items[1:] > self.items[:-1]).all()) and (n == 0 or self.items[0] >= 0)
+        self._require(ascending, "items must be positions, ascending")
+        self._require(
+            self.columns.ndim == 2 and self.columns.dtype == np.float16 and len(self.columns) == n,
+            "columns must be a matrix of float16 with a row per item",
+        )
+        self._require(self.columns.nbytes <= MAX_SIMILAR_BYTES, f"columns may take {MAX_SIMILAR_BYTES:,} bytes at most")
+        self._require(bool(np.isfinite(self.columns).all()), "columns must be finite")
+        _check_matrix(self, "rest", self.rest[None])
+        self._require(self.rest.shape == (n,) and bool((self.rest >= 0).all()), "rest must be 0 or more, one per item")
+        self._require(math.isfinite(self.pull), "pull must be finite")
+
+
 class ItemFacts(_Message, frozen=True):
     """Recommender to shards: what it made of the sums. Devices fit their own vectors to it.
 
@@ -158,6 +195,7 @@ class ItemFacts(_Message, frozen=True):
         variance: Per item, how uncertain that is.
         popularity: Per item, the weights of its raters, estimated.
         patterns: Per item, a row of further factors that the recommender found; it may have no columns.
+        similarity: How alike items are by who rated them, where that is in plain sight.
         labels: The one pattern is how differently the two taste labels rate an item.
         prior: Name of the shipped population prior that vectors are best fitted with. A device that has none of this
             name does without: what it fits never leaves it.
@@ -173,6 +211,7 @@ class ItemFacts(_Message, frozen=True):
     labels: bool = False
     prior: str | None = None
     lists: str | None = None
+    similarity: Similarity | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
@@ -187,6 +226,8 @@ class ItemFacts(_Message, frozen=True):
         self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
         self._require(self.patterns.shape[1] <= MAX_FACTORS, f"there may be {MAX_FACTORS} patterns at most")
         self._require(not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern")
+        if self.similarity is not None and len(self.similarity.items):
+            self._require(int(self.similarity.items[-1]) < len(self.bias), "similarity must be of these items")
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
 

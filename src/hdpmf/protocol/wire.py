@@ -20,7 +20,7 @@ Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""
 
-_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(f"<{name}") for name in ("f4", "i8", "i1", "i4", "u2", "u4")}
+_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(f"<{name}") for name in ("f2", "f4", "i8", "i1", "i4", "u2", "u4")}
 
 
 def _to_plain(value: Any) -> Any:

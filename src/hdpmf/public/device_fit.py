@@ -28,6 +28,10 @@ _OWN = {
     "bias^2": 30.0,
 }
 _DERIVED_RIDGE = 30.0
+_SIMILAR_WITH_PRIOR = 0.7
+"""What similarity counts where a population prior explains a part of the same: best of .35, .7 and 1 on ratings held
+out within ML-100K and ML-1M together."""
+
 _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 _PATTERN_RIDGE = 40.0
 
@@ -71,7 +75,7 @@ class DeviceFit:
     @property
     def given(self) -> tuple[str, ...]:
         """Names of the columns that are public features of items, as they were given; none without features."""
-        made = ("pattern ", "decade ")
+        made = ("pattern ", "decade ", "similarity ")
         return tuple(
             name for name in self.names if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
         )
@@ -150,16 +154,38 @@ def device_fit(
     extra = () if prior is None else prior.columns
     names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
     noise = NOISE if prior is None else prior.noise
+    similar, rest = _similar_rows(facts)
+    count = 1.0 if prior is None else _SIMILAR_WITH_PRIOR
+    n_similar, n_other = similar.shape[1], len(names)
+    names += tuple(f"similarity {number + 1}" for number in range(n_similar))
+    ridges = np.concatenate([ridges, np.full(n_similar, noise / count)])
     precision = np.diag(ridges)
     mean_map = np.zeros((len(names), len(names) + N_DESCRIBING))
     if prior is not None:
         precision, mean_map = prior.on(names, ridges)
-    variance = facts.variance.astype(np.float64)
+    if facts.similarity is not None and n_similar:
+        # A vector is drawn to the mean row of what its user rated, counted from the mean over all ratings.
+        pull = facts.similarity.pull * noise / count
+        places = np.arange(n_other, len(names))
+        popularity = facts.popularity.astype(np.float64)
+        mean_map[places, places] = pull
+        mean_map[places, names.index("constant")] = -pull * (popularity @ similar) / max(float(popularity.sum()), 1e-9)
+    variance = facts.variance.astype(np.float64) + count * rest
     return DeviceFit(
         names=names,
-        features=np.ascontiguousarray(columns),
+        features=np.ascontiguousarray(np.column_stack([columns, similar])),
         offset=facts.mean + facts.bias.astype(np.float64),
         weight=noise / (noise + variance),
         precision=precision,
         mean_map=mean_map,
     )
+
+
+def _similar_rows(facts: ItemFacts) -> tuple[np.ndarray, np.ndarray]:
+    """The similarity's columns, a row per item, and the variance that they leave."""
+    n, found = len(facts.bias), facts.similarity
+    if found is None:
+        return np.zeros((n, 0)), np.zeros(n)
+    rows, rest = np.zeros((n, found.columns.shape[1])), np.zeros(n)
+    rows[found.items], rest[found.items] = found.columns, found.rest
+    return rows, rest

@@ -1,4 +1,4 @@
-"""From released sums or bits to item biases. Post-processing only: it can be changed without asking anyone.
+"""From released sums to item biases. Post-processing only: it can be changed without asking anyone.
 
 Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves all scales.
 """
@@ -18,14 +18,12 @@ from hdpmf.privacy.coding import (
     WEIGHT_UNITS,
     Coding,
     Curve,
-    bit_height,
     make_coding,
     make_ruler,
 )
-from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.ratings import RatingScale
 from hdpmf.recommender.deconvolution import Weights, deconvolve
-from hdpmf.recommender.patterns import rating_patterns
 
 STARS = 4.0
 """Width of the scale in stars."""
@@ -135,61 +133,6 @@ def sharp_biases(
     coefficients, spread = regress(observed.scores - level * known.mean, slopes, noise_variance, features)
     prior = with_constant(features, survey.n_items) @ coefficients
     return _posterior(observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread)
-
-
-def facts_from_bits(
-    survey: Survey, contributions: Sequence[BitContribution], features: np.ndarray | None, n_patterns: int = 0
-) -> ItemFacts:
-    """Item facts from bits: inverse-variance weighted means per item, shrunk towards what else is known of it.
-
-    Who rated what is in plain sight in this design, so it is used: how often an item was rated, and ``n_patterns``
-    factors of who rates it with whom.
-    """
-    coding, n = coding_of(survey), survey.n_items
-    items = np.concatenate([part.items for part in contributions])
-    units = np.concatenate([part.units for part in contributions])
-    if len(items) and int(items.max()) >= n:
-        raise ProtocolError(f"a bit is about an item that the survey's {n} do not have")
-    signs = 2.0 * np.concatenate([part.plus for part in contributions]) - 1.0
-    heights = bit_height(units, survey.epsilon)
-    precision = np.bincount(items, heights**-2, n)
-    scores = np.bincount(items, signs / heights, n)
-    popularity = np.bincount(items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
-    patterns = rating_patterns(count_senders(contributions), items, n, n_patterns)
-    known = [np.log(np.maximum(popularity, 0.3))[:, None], patterns]
-    known += [] if features is None else [features]
-    curve = coding.curve
-    level = scores.sum() / max(float(precision.sum()), 1e-9)
-    about = np.column_stack(known)
-    coefficients, spread = regress(
-        scores - level * precision, curve.slope * precision, np.maximum(precision, 1e-9), about
-    )
-    prior = with_constant(about, n) @ coefficients
-    variance = 1.0 / (curve.slope**2 * precision + 1.0 / spread)
-    bias = prior + variance * curve.slope * (scores - precision * (level + curve.slope * prior))
-    return item_facts(survey, _mean_from_level(level, coding.name), bias, variance, popularity, patterns)
-
-
-def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
-    """One number per sender over all shards, in their order.
-
-    They are counted anew: a card may claim any number of users, and what follows takes memory for every number.
-    """
-    found = [np.unique(part.senders, return_inverse=True) for part in contributions]
-    starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
-    return np.concatenate([place + start for (_, place), start in zip(found, starts, strict=False)])
-
-
-def _mean_from_level(level: float, coding: str) -> float:
-    """The mean rating that goes with a mean of the curve, by constants of star ratings in general.
-
-    A bit says nothing else about the mean; devices correct the rest by their own intercepts.
-    """
-    at, mean, per_star = _LEVELS[coding]
-    return float(np.clip(mean + (np.clip(level, -0.5, 0.5) - at) / per_star, 1.0, 1.0 + STARS))
-
-
-_LEVELS = {"linear": (0.0, 3.0, 0.25), "threshold": (0.06, 3.55, 0.399), "soft": (0.11, 3.55, 0.326)}
 
 
 def item_facts(

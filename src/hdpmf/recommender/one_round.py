@@ -14,7 +14,8 @@ from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, Sum
 from hdpmf.public.priors import POPULARITY
 from hdpmf.ratings import RatingScale
 from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.bits import facts_from_bits
+from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.recommender.labels import facts_from_labels, make_grouping
 
 Answer = SumContribution | BitContribution
@@ -84,7 +85,8 @@ class OneRoundRecommender:
     Args:
         features: Public features of the items, or None.
         score: With taste labels: what each feature, and ``popularity``, counts in the public score of an item.
-        n_patterns: With bits: how many factors of who rates what with whom to look for.
+        n_patterns: With bits: how many factors of who rates what with whom to look for; without any, who rated what is
+            not used at all.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class OneRoundRecommender:
         if bits and sums:
             raise ProtocolError("answers of different designs cannot be put together")
         if bits:
-            return facts_from_bits(self.survey, bits, matrix, self._n_patterns)
+            return facts_from_bits(self.survey, bits, self._features, self._n_patterns)
         if not self.survey.labels:
             return facts_from_sums(self.survey, sums, matrix, n_sums)
         if self._grouping is None or matrix is None or n_sums != 1:

@@ -27,7 +27,7 @@ from hdpmf.protocol import BitContribution, CatalogueTable, Survey
 from hdpmf.protocol.catalogue import catalogue_table, known_items
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
-from hdpmf.recommender.item_bias import count_senders
+from hdpmf.recommender.bits import count_senders
 from hdpmf.recommender.lists.presence import Presence
 
 FORMAT = 2

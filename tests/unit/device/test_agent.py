@@ -15,7 +15,8 @@ from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
 from hdpmf.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.recommender import Recommender
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.bits import facts_from_bits
+from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.threads import Workers
@@ -173,8 +174,16 @@ def test_one_bit_per_rating():
     survey = survey_for("L")
     answers = run.tell(survey)
     assert all(isinstance(one, BitContribution) for one in answers)
-    facts = facts_from_bits(survey, answers, None)
+    facts = facts_from_bits(survey, answers, None, n_patterns=4)
+    assert facts.similarity is not None
     assert run.tell(facts, 1) == [Accepted()] * 3
+    # Every device predicts from its own ratings what the library predicts from all.
+    library = make_model("hdp-bit").with_facts(WORLD, WEIGHTS, facts)
+    items = [str(item) for item in WORLD.items.ids]
+    for agent in agents:
+        for user in agent._store.ratings().users.ids.tolist():
+            here = predict(agent._store, [user] * len(items), items, model=agent.model)
+            np.testing.assert_allclose(here, library.predict([user] * len(items), WORLD.items.ids), atol=1e-5)
     # Bits leave with the answer, so the ledger says that they were sent.
     assert [one.action for one in agents[0]._store.ledger.entries()] == ["sent", "received"]
 

@@ -21,6 +21,7 @@ from hdpmf.models.files import public_part
 from hdpmf.privacy import PrivacySpec
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey, encode
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.oneround import Similarity
 from hdpmf.public.device_fit import DeviceFit
 from hdpmf.public.model import PublicModel
 from hdpmf.public.priors import Labels
@@ -66,6 +67,17 @@ def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
         patterns=draw(matrix(n, 1 if labels else st.integers(0, 3))),
         labels=labels,
         prior=draw(st.none() | st.sampled_from(["films", "x"])),
+        similarity=draw(st.none() | similarities(n)),
+    )
+
+
+@st.composite
+def similarities(draw: st.DrawFn, n: int) -> Similarity:
+    return Similarity(
+        items=np.arange(n),
+        columns=draw(matrix(n, 2, np.float32)).clip(-9, 9).astype(np.float16),
+        rest=np.full(n, draw(st.floats(0, 2)), np.float32),
+        pull=draw(numbers),
     )
 
 

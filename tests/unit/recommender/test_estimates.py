@@ -11,8 +11,9 @@ from hdpmf.privacy.noise import H_FLOOR
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import BitContribution, ItemCounts, Plan, SumContribution, Survey
 from hdpmf.recommender import Recommender
+from hdpmf.recommender.bits import facts_from_bits
 from hdpmf.recommender.deconvolution import deconvolve, deconvolve_twice
-from hdpmf.recommender.item_bias import BIASES, facts_from_bits, facts_from_sums, regress
+from hdpmf.recommender.item_bias import BIASES, facts_from_sums, regress
 
 N = 4000
 

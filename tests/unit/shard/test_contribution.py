@@ -7,7 +7,8 @@ from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels, weight_u
 from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
 from hdpmf.ratings import Ratings, RatingScale, synthetic_world
-from hdpmf.recommender.item_bias import facts_from_bits, facts_from_sums
+from hdpmf.recommender.bits import facts_from_bits
+from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.shard.contribution import OneRoundShard
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)

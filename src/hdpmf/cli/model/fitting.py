@@ -45,7 +45,7 @@ def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
             "n_silent": model.n_silent_,
             "prior_origin": model.prior_origin_,
             "coding": model.coding_,
-            "n_patterns": model.facts_.patterns.shape[1],
+            "n_patterns": getattr(model, "patterns", model.facts_.patterns.shape[1]),
             "labels": bool(getattr(model, "labels", False)),
         }
     return document

@@ -1,0 +1,78 @@
+"""Similarity as a message: it comes back as it was, is bounded, and facts of before it are still read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from hdpmf.errors import ProtocolError
+from hdpmf.protocol import ItemFacts, decode, encode
+from hdpmf.protocol.oneround import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
+
+
+def part(**changed: Any) -> Similarity:
+    given: dict[str, Any] = {
+        "items": np.array([0, 2]),
+        "columns": np.array([[0.5, 1], [0.25, -1]], np.float16),
+        "rest": np.array([0.1, 0.2], np.float32),
+        "pull": 0.5,
+    }
+    return Similarity(**given | changed)
+
+
+def facts(similarity: Similarity | None = None) -> ItemFacts:
+    zero = np.zeros(3, np.float32)
+    return ItemFacts(
+        catalogue="f", mean=3.5, bias=zero, variance=zero, popularity=zero, patterns=np.zeros((3, 0), np.float32),
+        similarity=similarity,
+    )  # fmt: skip
+
+
+def test_it_comes_back():
+    back = decode(encode(facts(part())))
+    assert isinstance(back, ItemFacts)
+    assert back.similarity is not None
+    assert back.similarity.columns.dtype == np.float16
+    for name in ("items", "columns", "rest", "pull"):
+        assert np.array_equal(getattr(back.similarity, name), getattr(part(), name))
+
+
+def test_facts_from_before_it_are_read():
+    plain = msgspec.msgpack.decode(encode(facts()))
+    del plain["similarity"]
+    assert decode(msgspec.msgpack.encode(plain)).similarity is None  # type: ignore[union-attr]
+
+
+def test_the_largest_that_is_allowed_is_what_a_device_is_promised():
+    n = MAX_SIMILAR_ITEMS
+    largest = part(items=np.arange(n), columns=np.zeros((n, 128), np.float16), rest=np.zeros(n, np.float32))
+    assert largest.columns.nbytes == MAX_SIMILAR_BYTES
+    assert len(encode(largest)) < 1.1 * MAX_SIMILAR_BYTES  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"items": np.array([2, 0])}, "ascending"),
+        ({"items": np.array([-1, 0])}, "ascending"),
+        ({"items": np.array([0, 1, 2])}, "row per item"),
+        ({"columns": np.zeros((2, 2), np.float32)}, "float16"),
+        ({"columns": np.full((2, 2), np.inf, np.float16)}, "finite"),
+        ({"columns": np.zeros((2, MAX_SIMILAR_BYTES // 4 + 1), np.float16)}, "bytes at most"),
+        ({"items": np.arange(MAX_SIMILAR_ITEMS + 1)}, "items at most"),
+        ({"rest": np.array([0.1, -0.2], np.float32)}, "rest"),
+        ({"rest": np.array([0.1], np.float32)}, "rest"),
+        ({"pull": float("nan")}, "pull"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changed, match):
+    with pytest.raises(ProtocolError, match=match):
+        part(**changed)
+
+
+def test_it_is_about_the_items_of_the_facts():
+    with pytest.raises(ProtocolError, match="these items"):
+        facts(part(items=np.array([0, 3])))
