@@ -12,8 +12,8 @@ import numpy as np
 
 MOST_ROUNDS = 32
 """Of expectation maximisation: as many as the variance of a bit in stars squared (36 at epsilon 1, 5 at 16).
-The more noise, the smaller a step is; the fewer bits say, the sooner one has to stop. On ratings held out within the
-training parts errors fall until then at epsilon 1, 2, 4, 8 and 16, and rise on ML-100K with twice as many."""
+The more noise, the smaller a step is. On ratings held out within the training parts, at epsilon 1, twice as many cost
+0.007 and 0.004 on ML-100K and gain 0.001 on ML-1M; at 2 to 16 (ML-100K, one seed) the best of 2, 4, 8, 16 is near."""
 
 MOST_USERS = 20_000
 """So many users are enough to learn from."""
