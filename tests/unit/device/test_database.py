@@ -116,3 +116,20 @@ def test_a_store_that_was_not_made_whole_is_not_there(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="1 user or more"):
         DeviceStore.create(tmp_path / "me.hdpmf", users=0)
+
+
+def test_a_transaction_that_the_disk_has_undone_is_an_error_and_leaves_the_file_whole(tmp_path: Path) -> None:
+    """SQLite undoes it by itself where the disk is full; somebody inside may have taken no notice."""
+    store = DeviceStore.create(tmp_path / "me.hdpmf")
+
+    def unnoticed() -> None:
+        with store.transaction():
+            store.rate("film", 3.0)
+            store._database._connection.execute("ROLLBACK")
+
+    with pytest.raises(StorageError, match="nothing was written"):
+        unnoticed()
+    store.rate("other", 1.0)
+    store.close()
+    with DeviceStore.open(tmp_path / "me.hdpmf") as again:
+        assert [record.item for record in again.records()] == ["other"]
