@@ -43,6 +43,7 @@ def test_entries(name: str, scale: RatingScale, entries: list[int], unit: float)
     assert coding.presence_step == max(map(abs, entries))
     every = np.linspace(scale.low, scale.high, len(entries), dtype=np.float32)
     assert coding.encode(every).tolist() == entries
+    assert not coding.entries.flags.writeable
 
 
 def test_a_scale_without_steps_is_cut_finely() -> None:
