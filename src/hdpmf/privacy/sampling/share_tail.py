@@ -85,7 +85,7 @@ def _blocks(scale: Fraction, shape: Fraction, start: int) -> _Blocks:
     starts = [start]
     while starts[-1] < scale:
         starts.append(2 * starts[-1])
-    context = Context(prec=50)
+    context = Context(prec=50)  # no mutant: a digit more gives the same weights
     bounds = [_log_bound(scale, shape, start, first, first == starts[-1], context) for first in starts]
     # Rounded up, with room for the rounding of 50 digits: weights bound what they stand for.
     weights = [int(context.multiply(context.exp(bound), Decimal(1 << _WEIGHT_BITS))) + 2 for bound in bounds]
