@@ -68,7 +68,7 @@ def risks(n_devices: int, neighbours: int, threshold: int, *, colluding: int, dr
 
 def _log_at_least(count: int, population: int, marked: np.ndarray, drawn: int) -> np.ndarray:
     """Logarithm of the chance that at least ``count`` of ``drawn`` are marked, drawing without putting back."""
-    hits = np.arange(max(count, 0), drawn + 1)[:, None]
+    hits = np.arange(count, drawn + 1)[:, None]
     terms = (
         _log_comb(marked, hits, population)
         + _log_comb(population - marked, drawn - hits, population)
