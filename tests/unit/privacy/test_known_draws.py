@@ -12,7 +12,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from hdpmf.privacy.sampling import SeededNoise
+from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.privacy.sampling.decide import bernoulli
 from hdpmf.privacy.sampling.discrete_gaussian import _cumulated, _table, discrete_gaussian
 from hdpmf.privacy.sampling.exact import below, bernoulli_exp, geometric
@@ -111,3 +111,10 @@ def test_simulated_noise_is_the_same_for_ever() -> None:
         np.round(noise.exponentials((5,)).astype(float), 5),
     ]  # fmt: skip
     assert _short(*drawn) == "f7f8de40d0f9"
+
+
+def test_released_uniforms_are_numbers_from_0_to_1() -> None:
+    drawn = ReleasedNoise().uniforms(2000)
+    assert ((drawn >= 0) & (drawn < 1)).all()
+    assert abs(float(drawn.mean()) - 0.5) < 0.05  # 7.7 standard deviations
+    assert len(np.unique(drawn)) == 2000
