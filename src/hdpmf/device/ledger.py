@@ -106,12 +106,12 @@ class Ledger:
         return "Ledger(...)"
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
-        """What each rating has left: W_ij times the policy's epsilon, less all it has spent. May be negative."""
-        return np.asarray(weights.for_ratings(ratings) * policy.epsilon - self._spent_by(ratings))
+        """What each rating has left: W_ij times this device's epsilon, less all it has spent. May be negative."""
+        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self._spent_by(ratings))
 
     def affords(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray) -> np.ndarray:
         """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to ``max_total``)."""
-        budget = weights.for_ratings(ratings) * policy.epsilon
+        budget = weights.for_ratings(ratings) * policy.own_epsilon
         return np.asarray(self._spent_by(ratings) + epsilons <= budget * (1 + SLACK))
 
     def within_limits(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
@@ -120,7 +120,7 @@ class Ledger:
         Who is left out is settled by the tags of ratings, which know no value: of each user the first ones in that
         order, up to the first that would be too much.
         """
-        room = math.inf if policy.max_total is None else policy.max_total * (1 + SLACK)
+        room = policy.own_total * (1 + SLACK)
         most = len(chosen) if policy.max_ratings is None else policy.max_ratings
         totals, numbers = self._sums("user"), ratings.user_codes[chosen]
         largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(totals.values(), default=0.0)
@@ -250,7 +250,7 @@ class Ledger:
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
         before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
-        over = int(np.count_nonzero(before + charges["epsilon"] > weights * policy.epsilon * (1 + SLACK)))
+        over = int(np.count_nonzero(before + charges["epsilon"] > weights * policy.own_epsilon * (1 + SLACK)))
         over_run = int(np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK)))
         if over or over_run:
             raise PrivacyError(
@@ -259,15 +259,13 @@ class Ledger:
             )
 
     def _check_totals(self, charges: np.ndarray, policy: Policy) -> None:
-        if policy.max_total is None:
-            return
         totals = self._sums("user")
         for tag, epsilon in zip(_keys(charges["user"]), charges["epsilon"].tolist(), strict=True):
             totals[tag] = totals.get(tag, 0.0) + epsilon
-        if any(totals[tag] > policy.max_total * (1 + SLACK) for tag in set(_keys(charges["user"]))):
+        if any(totals[tag] > policy.own_total * (1 + SLACK) for tag in set(_keys(charges["user"]))):
             raise PrivacyError(
-                f"a user's ratings together would spend more than the policy allows (max_total = {policy.max_total:g})"
-                "; nothing was charged and nothing may be sent"
+                f"a user's ratings together would spend more than max_total of the policy allows here "
+                f"({policy.own_total:g}); nothing was charged and nothing may be sent"
             )
 
     def _weights(self, users: list[str], items: list[str]) -> np.ndarray:

@@ -35,6 +35,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             weight W has W times this.
         max_total: Most that all ratings of one user may spend together, ever; None or infinite sets no limit. What is
             too much is left out of a run, whatever its value.
+        devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its part at most, so that
+            they need not hear of each other, and a rating that is on all of them spends no more than on one.
         max_ratings: Most ratings of one user that take part in one run; None sets no limit.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         max_rounds: Rounds of a run.
@@ -58,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     require_sums: bool = True
     epsilon: float = 1.0
     max_total: float | None = 50.0
+    devices: int = 1
     max_ratings: int | None = None
     max_epsilon_per_run: float | None = None
     min_epsilon_per_run: float = 0.001
@@ -82,6 +85,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if number is not None and not unlimited and not (math.isfinite(number) and number > 0):
                 raise ConfigError(f"policy: {name} must be a positive number")
         for name, least in (
+            ("devices", 1),
             ("max_ratings", 1),
             ("max_rounds", 1),
             ("min_participants", 2),
@@ -112,9 +116,19 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self._fraction("threshold_fraction")
 
     @property
+    def own_epsilon(self) -> float:
+        """This device's part of ``epsilon``."""
+        return self.epsilon / self.devices
+
+    @property
+    def own_total(self) -> float:
+        """This device's part of ``max_total``; infinite where there is no limit."""
+        return math.inf if self.max_total is None else self.max_total / self.devices
+
+    @property
     def epsilon_per_run(self) -> float:
         """Most that one run may ask of a rating of weight 1."""
-        return self.epsilon if self.max_epsilon_per_run is None else min(self.epsilon, self.max_epsilon_per_run)
+        return self.own_epsilon if self.max_epsilon_per_run is None else min(self.own_epsilon, self.max_epsilon_per_run)
 
     def check(self, terms: Terms) -> None:
         """Raise PrivacyError, with the reason, if a run asks for more than this device agrees to."""
@@ -222,6 +236,7 @@ _MEANINGS = {
     "require_sums": "Only where the recommender sees sums over devices, never single messages.",
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs together.",
     "max_total": "Most that all ratings of one user may spend together, ever; the rest is left out. inf: no limit.",
+    "devices": "Your devices, this one included, that share epsilon and max_total: each may spend its part.",
     "max_ratings": "Most ratings of one user that take part in a run, chosen blindly.",
     "max_epsilon_per_run": "Most epsilon that one run may ask for.",
     "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this device is there.",

@@ -77,6 +77,28 @@ def test_ten_tenths_are_a_whole(store: DeviceStore) -> None:
         charge_all(store, 1e-6)
 
 
+def test_two_devices_of_a_person_spend_no_more_than_one(tmp_path: Path) -> None:
+    policy = Policy(epsilon=1.0, max_total=1.5, devices=2)
+    paid = np.zeros(3)
+    for name in ("phone", "laptop"):
+        with DeviceStore.create(tmp_path / name, policy=policy) as own:
+            own.pin_catalogue(TABLE)
+            for item in "abc":
+                own.rate(item, 3.0)
+            ratings, weights = own.ratings(), own.weights()
+            assert not own.ledger.affords(ratings, weights, policy, np.full(3, 0.6)).any()
+            assert own.ledger.affords(ratings, weights, policy, np.full(3, 0.5)).all()
+            chosen = own.ledger.within_limits(ratings, np.arange(3), np.full(3, 0.5), policy)
+            with pytest.raises(PrivacyError, match="max_total"):
+                own.ledger.charge(entry(), ratings, np.arange(3), np.full(3, 0.5))
+            own.ledger.charge(entry(), ratings, chosen, np.full(len(chosen), 0.5))
+            with pytest.raises(PrivacyError, match="whole life"):
+                own.ledger.charge(entry(), ratings, chosen, np.full(len(chosen), 0.1))
+            paid += own.ledger.paid_in("ab" * 16, ratings)
+    assert 0 < paid.max() <= 1.0
+    assert paid.sum() <= 1.5
+
+
 def test_a_smaller_weight_counts_at_once(store: DeviceStore) -> None:
     ratings, weights = store.ratings(), store.weights()
     store.set_weight(beta=0.01)

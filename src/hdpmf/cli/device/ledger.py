@@ -74,7 +74,7 @@ def ledger(
     with target.open() as store:
         entries, total = store.ledger.entries(), store.ledger.spent_total()
         together = spent_together(store.ledger)
-        epsilon, limit, users = store.policy.epsilon, store.policy.max_total, store.users
+        epsilon, limit, users = store.policy.own_epsilon, store.policy.own_total, store.users
     runs = _runs(entries)
     if json:
         print_json(
@@ -109,9 +109,9 @@ def ledger(
         f"In all, the ratings of {whose} have spent {together} together: so much about the person, if all the ratings "
         f"were other ones. {'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
         f"single rating of weight 1 may spend epsilon {epsilon:g} in its whole life, whoever asks"
-        f"{'' if limit is None or math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
-        "device sends nothing of it any more. Other devices of yours have ledgers of their own: what they have spent "
-        "comes on top, and no ledger is shared between stores."
+        f"{'' if math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
+        "device sends nothing of it any more. Other devices of yours have ledgers of their own, and what they have spent "
+        "comes on top, unless the policy of each says how many they are (devices = 2)."
     )
 
 

@@ -78,7 +78,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
     if catalogue is not None:
         ratings, weights, policy = store.ratings(), store.weights(), store.policy
         left = store.ledger.remaining(ratings, weights, policy)
-        fresh = left >= weights.for_ratings(ratings) * policy.epsilon
+        fresh = left >= weights.for_ratings(ratings) * policy.own_epsilon
         facts["catalogue"] = {
             "items": len(catalogue.positions),
             "scale": [catalogue.known.scale.low, catalogue.known.scale.high],
@@ -86,7 +86,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
             "ratings_left_out": store.n_left_out,
         }
         facts["budget"] = {
-            "epsilon": policy.epsilon,
+            "epsilon": policy.own_epsilon,
             "untouched": int(fresh.sum()),
             "partly_spent": int(((left > 1e-9) & ~fresh).sum()),
             "spent": int((left <= 1e-9).sum()),
