@@ -93,8 +93,8 @@ def init(
         f"Made {path} ({'encrypted' if encrypt else 'not encrypted; --encrypt would seal it'}), readable by you only.",
         f"This device is {shown.name}, identity {shown.identity}.",
         f"Hand {place} to the recommender (hdpmf recommender enroll). There is no secret in it.",
-        "A second device of yours has a ledger of its own, and what both send adds up; with devices = 2 in the policy of "
-        "each, both together spend no more than one.",
+        "A second device of yours has a ledger of its own, and what both send adds up; with devices = 2 in the policy "
+        "of each, both together spend no more than one.",
         f"Next: hdpmf device rate {path} ITEM VALUE; then hdpmf device join {path} HOST:PORT --ca FILE --roster FILE",
     )
 

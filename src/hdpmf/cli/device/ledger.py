@@ -110,8 +110,8 @@ def ledger(
         f"were other ones. {'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
         f"single rating of weight 1 may spend epsilon {epsilon:g} in its whole life, whoever asks"
         f"{'' if math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
-        "device sends nothing of it any more. Other devices of yours have ledgers of their own, and what they have spent "
-        "comes on top, unless the policy of each says how many they are (devices = 2)."
+        "device sends nothing of it any more. Other devices of yours have ledgers of their own, and what they have "
+        "spent comes on top, unless the policy of each says how many they are (devices = 2)."
     )
 
 
