@@ -133,6 +133,7 @@ def test_one_that_the_facts_do_not_name_is_refused(agent: DeviceAgent) -> None:
 
 def test_a_large_one_is_refused_by_its_length_alone(agent: DeviceAgent) -> None:
     """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
+    assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
     log: list[str] = []
     agent._log = log.append
     bomb = b"\x91" * 50_000_000
