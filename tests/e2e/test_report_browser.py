@@ -71,14 +71,15 @@ def test_it_renders_without_complaint_and_asks_nobody(browser: Browser, report: 
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
     assert browser.run("document.documentElement.scrollWidth") == width  # nothing makes the page scroll sideways
-    assert browser.run("document.querySelectorAll('.panel').length") == 14
+    assert browser.run("document.querySelectorAll('.panel').length") == 16  # two of them of lists
     drawn = browser.run("JSON.parse(document.getElementById('data').textContent)")
     for kind, selector in (("lines", "path.line"), ("bars", "path.bar")):
         figures = [one for one in drawn["figures"] if one["kind"] == kind]
-        assert len(figures) == (5 if kind == "lines" else 2)
+        assert len(figures) == (6 if kind == "lines" else 2)
         # One of each for every method, in each of two panels.
         assert _count(browser, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
-    assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean"} <= set(drawn["figures"][0]["methods"])
+    shown = {method for figure in drawn["figures"] for method in figure["methods"]}
+    assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean", "most-popular"} <= shown
     assert browser.run("[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))")
     background = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(", "))) < 200) == dark
@@ -115,7 +116,7 @@ def test_choices_change_figures_and_tables(browser: Browser, report: Path):
     assert "K = 10 only" in browser.run("document.querySelector('#figure_sparsity .chartnote').textContent")
     browser.run("document.getElementById('dataset').value = 'own'")
     browser.run("document.getElementById('dataset').dispatchEvent(new Event('change'))")
-    assert _count(browser, ".panel") == 7
+    assert _count(browser, ".panel") == 8
     assert browser.run("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
     assert browser.complaints() == []
 
