@@ -1,7 +1,7 @@
 """What the proved designs promise, on the real data: the mean of five seeds at epsilon 1 with the default weights.
 
 Standard deviations between seeds are 0.001 to 0.005, so that the mean of five is known to 0.0005 to 0.002
-(docs/designs.md has the numbers).
+(docs/designs.md has the numbers). HDPBit on ML-1M has 0.0015 and takes 8 s: there it is two seeds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def mean_mse(split, kind, seeds=5, **params):
     ],
 )
 def test_accuracy_at_epsilon_1(splits, data, kind, params, bound):
-    assert mean_mse(splits[data], kind, **params) <= bound
+    slow = (data, kind) == ("ml-1m", HDPBit)
+    assert mean_mse(splits[data], kind, seeds=2 if slow else 5, **params) <= bound
 
 
 def test_more_budget_is_more_accuracy(splits):
