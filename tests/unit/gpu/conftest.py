@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,15 @@ if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu":
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not want
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """An interpreter of kernels is slow, and they seldom change: ``make check`` leaves them out."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
