@@ -48,6 +48,11 @@ class Bytes:
         return self.whole.nbytes + self.unit.nbytes
 
 
+quiet_products = np.errstate(invalid="ignore")
+"""For products of small float32 matrices: some BLAS kernels compute beyond the end of a short row and raise the flag
+for what they find there. Numbers of a model are finite (its table was checked), and so are the results."""
+
+
 def _positions(n_items: int) -> type[np.unsignedinteger[Any]]:
     """The smallest whole numbers that count so many items."""
     return np.uint16 if n_items <= 1 << 16 else np.uint32
@@ -166,6 +171,7 @@ class ListModel:
         everything[:, self.heads] = scores
         return np.asarray(everything)
 
+    @quiet_products
     def _scores(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         if self.form == "factors":
             latent = self._solve(items, inputs)
@@ -177,6 +183,7 @@ class ListModel:
         self.entries.add(scores, items, inputs)
         return scores
 
+    @quiet_products
     def many(self, own: csr_matrix) -> np.ndarray:
         """Scores of all items for many users; ``own`` has one row of inputs for each."""
         from scipy.sparse import csr_matrix

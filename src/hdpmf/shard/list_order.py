@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpmf.public.lists import ListModel
+from hdpmf.public.lists import ListModel, quiet_products
 from hdpmf.shard.choosing import heights
 from hdpmf.shard.devices import Devices
 from hdpmf.shard.reasons import Parts
@@ -49,6 +49,7 @@ class ByListModel:
                 yield list_parts(self.lists, own.indices[here].astype(np.int64), inputs, items)
 
 
+@quiet_products
 def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: np.ndarray) -> Parts:
     """What the scores of ``items`` are made of for somebody who rated ``rated``.
 
