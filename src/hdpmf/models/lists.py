@@ -19,7 +19,7 @@ from hdpmf.privacy.coding import POPULARITY_SCALE
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.public.lists import ListModel
-from hdpmf.public.taste import corrected_popularity
+from hdpmf.public.popularity import corrected_popularity
 from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.labels import estimated_popularity

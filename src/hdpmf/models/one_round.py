@@ -29,8 +29,9 @@ from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import ItemFacts, Survey
 from hdpmf.public.device_fit import DeviceFit, device_fit
 from hdpmf.public.lists import ListModel
+from hdpmf.public.popularity import corrected_popularity
 from hdpmf.public.priors import Prior, load_prior
-from hdpmf.public.taste import corrected_popularity, taste_columns
+from hdpmf.public.taste import taste_columns
 from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender

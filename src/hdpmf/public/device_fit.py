@@ -9,9 +9,10 @@ from itertools import combinations
 import numpy as np
 
 from hdpmf.protocol import ItemFacts
+from hdpmf.public.popularity import log_popularity
 from hdpmf.public.priors import N_DESCRIBING, Prior
 from hdpmf.ratings import RatingScale
-from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.ratings.item_features import ItemFeatures, years_of
 
 STARS = 4.0
 """Width of the scale of one to five stars, which everything here is counted in."""
@@ -101,7 +102,7 @@ def device_columns(
     """
     bias = facts.bias.astype(np.float64)
     weights = facts.popularity.astype(np.float64)
-    popularity = np.log(np.maximum(weights, 0.3))
+    popularity = log_popularity(weights)
     # Centred where ratings are, so that the columns are about differences between items people rate.
     popularity = (popularity - np.average(popularity, weights=np.maximum(weights, 1e-6))) / 1.5
     own = (np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2)
@@ -138,7 +139,7 @@ def derived_names(features: ItemFeatures) -> tuple[str, ...]:
 
 def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
     if name.startswith("decade ") and "year" in known and name[7:].isdecimal():
-        years = known["year"] * 10.0 + 1995.0  # as the feature was made
+        years = years_of(known["year"])
         return np.asarray((years >= int(name[7:])) & (years < int(name[7:]) + 10), np.float64)
     for sign in "*&":
         left, found, right = name.partition(sign)

@@ -49,8 +49,8 @@ class Bytes:
 
 
 quiet_products = np.errstate(invalid="ignore")
-"""For products of small float32 matrices: some BLAS kernels compute beyond the end of a short row and raise the flag
-for what they find there. Numbers of a model are finite (its table was checked), and so are the results."""
+"""For products of small float32 matrices. The flag was raised in one of many runs of a test, for finite numbers and
+results that were right in all others; why is not known. A model's numbers are finite (its table was checked)."""
 
 
 def _positions(n_items: int) -> type[np.unsignedinteger[Any]]:

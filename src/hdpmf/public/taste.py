@@ -11,34 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.public.device_fit import DeviceFit
-from hdpmf.ratings.item_features import YEAR_RIDGES
-
-FEWEST = 0.3
-"""Popularity is at least this: what is not above zero has no logarithm."""
+from hdpmf.public.popularity import FEWEST, log_popularity
+from hdpmf.ratings.item_features import YEAR_RIDGES, years_of
 
 PERIOD = "from "
 """Names of periods begin with this."""
 
 _EARLIEST, _HALVES_FROM, _LATEST = 1930, 1990, 2000
-_TRUST = 4.0
-
-
-def corrected_popularity(popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float) -> np.ndarray:
-    """How many raters items have, as far as noise allows, where released popularity is a sum of privacy weights.
-
-    A sum of weights is smaller for an item of small weight. Dividing by the weight makes up for it but multiplies the
-    noise, so what is small against the noise is left as it is. Half of the way is gone at 4 noise scales: of 2, 4, 8
-    and 16 the best on ratings held out within ML-100K's training part (.137, .137, .133, .129; .120 without) and
-    ML-1M's (.136, .135, .135, .133; .113), together with what Douban loses (.012, .014, .014, .014; .015 without).
-
-    Args:
-        popularity: Released.
-        item_weights: Of every item, the same for all people.
-        noise_scale: Of the noise on the released sums.
-    """
-    seen = np.maximum(popularity, FEWEST)
-    trust = seen**2 / (seen**2 + (_TRUST * noise_scale) ** 2)
-    return np.asarray(seen * item_weights**-trust)
 
 
 def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -48,13 +27,13 @@ def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ..
         fit: With the public features of items, where there are any, and the released biases.
         popularity: How often items are chosen.
     """
+    logs = log_popularity(popularity)
     popularity = np.maximum(popularity, FEWEST)
-    logs = np.log(popularity)
     logs = logs - np.average(logs, weights=popularity)
     columns = {"popularity": logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)}
     for name, column in zip(fit.names, fit.features.T, strict=True):
         if name == "year":
-            columns |= _periods(column * 10.0 + 1995.0)  # as the feature was made
+            columns |= _periods(years_of(column))
         elif name == "bias":
             columns["ratings"] = column
         elif name in fit.given and name not in YEAR_RIDGES:

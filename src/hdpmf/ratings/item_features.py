@@ -24,7 +24,7 @@ NUMBER_RIDGE = 15.0
 YEAR_RIDGES = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
 """The columns that a year becomes, and their ridges."""
 
-_UNKNOWN_YEAR = 1995
+_UNKNOWN_YEAR = 1995.0  # the column is 0 there
 _SEQUEL = re.compile(r"\b(?:II|III|IV|V|VI|VII|VIII|[2-6])\b")
 _FEWEST_SEQUELS = 10  # below that a column would be about single items
 _MOST_VALUES = 50  # a column of words with more different ones is a title or a name, not a kind
@@ -57,7 +57,7 @@ class ItemFeatures:
         names = sorted({genre for genres in table.genres for genre in genres if genre.lower() != "unknown"})
         position = {name: at for at, name in enumerate(names)}
         genres = np.zeros((len(items), len(names)))
-        years = np.full(len(items), float(_UNKNOWN_YEAR))
+        years = np.full(len(items), _UNKNOWN_YEAR)
         sequels = np.zeros(len(items))
         for item in known:
             sequels[item] = bool(_SEQUEL.search(table.titles[rows[item]]))
@@ -137,10 +137,15 @@ def _joined(columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] 
     )
 
 
+def years_of(column: np.ndarray) -> np.ndarray:
+    """The years that were made the column ``year``."""
+    return np.asarray(column * 10.0 + _UNKNOWN_YEAR)
+
+
 def _years(years: np.ndarray) -> _Columns:
     """Piecewise linear: taste for old films does not grow with every year in the same way."""
-    parts = ((years - 1995.0) / 10.0, np.maximum(1980.0 - years, 0.0) / 10.0, np.maximum(years - 1990.0, 0.0) / 10.0)
-    return _Columns(list(YEAR_RIDGES), np.column_stack(parts), np.array(list(YEAR_RIDGES.values())))
+    parts = (years - _UNKNOWN_YEAR, np.maximum(1980.0 - years, 0.0), np.maximum(years - 1990.0, 0.0))
+    return _Columns(list(YEAR_RIDGES), np.column_stack(parts) / 10.0, np.array(list(YEAR_RIDGES.values())))
 
 
 def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray, n_items: int) -> _Columns | str:

@@ -17,6 +17,7 @@ from hdpmf.privacy.coding import WEIGHT_UNITS, bit_height
 from hdpmf.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.protocol.oneround import Similarity
 from hdpmf.public.device_fit import NOISE, device_columns
+from hdpmf.public.popularity import log_popularity
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender.item_bias import STARS, coding_of, item_facts
 from hdpmf.recommender.lists.presence import Presence
@@ -49,7 +50,7 @@ def facts_from_bits(
     units = np.concatenate([part.units for part in contributions])
     level, bits = _in_stars(survey, contributions, units)
     popularity = np.bincount(bits.items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
-    amount = np.log(np.maximum(popularity, 0.3))
+    amount = log_popularity(popularity)
     amount -= np.average(amount, weights=np.maximum(popularity, 1e-6))
     groups = [np.column_stack([amount, amount**2 / 3.0])]
     groups += [] if features is None else [features.matrix]

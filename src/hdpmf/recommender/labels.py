@@ -22,6 +22,7 @@ from hdpmf.privacy.coding import (
     WEIGHT_UNITS,
 )
 from hdpmf.protocol import Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.public.popularity import log_popularity
 from hdpmf.recommender.deconvolution import deconvolve, deconvolve_twice
 from hdpmf.recommender.item_bias import (
     WEIGHT_RATIO,
@@ -57,7 +58,7 @@ def make_grouping(
     The score adds up features by ``weights`` and the centred logarithm of an item's weight.
     """
     released, known = _released(survey, answers), estimated_popularity(survey, answers)
-    score = features @ np.asarray(weights) + popularity_weight * np.log(np.maximum(known, 0.3))
+    score = features @ np.asarray(weights) + popularity_weight * log_popularity(known)
     # Centred where ratings are; beyond one standard deviation a score says no more.
     counts = np.maximum(known, 1e-6)
     score = score - np.average(score, weights=counts)

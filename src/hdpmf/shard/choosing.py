@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.public.device_fit import to_stars
-from hdpmf.public.taste import FEWEST
+from hdpmf.public.popularity import FEWEST, log_popularity
 from hdpmf.shard.devices import Devices
 from hdpmf.shard.reasons import Parts
 
@@ -40,11 +40,6 @@ def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
     return csr_matrix(
         (devices.stars[places] - 1.0, devices.rated[places], start), shape=(len(users), len(devices.gamma))
     )
-
-
-def log_popularity(popularity: np.ndarray) -> np.ndarray:
-    """How often items are chosen by people in general, as a score."""
-    return np.asarray(np.log(np.maximum(popularity, FEWEST)))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -7,7 +7,8 @@ import pytest
 
 from hdpmf.models import HDPSum
 from hdpmf.privacy.spec import PrivacySpec
-from hdpmf.public.taste import corrected_popularity, taste_columns
+from hdpmf.public.popularity import corrected_popularity
+from hdpmf.public.taste import taste_columns
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
 

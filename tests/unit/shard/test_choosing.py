@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hdpmf.models import HDPSum
+from hdpmf.public.popularity import log_popularity
 from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.shard.choosing import heights, log_popularity, taste
+from hdpmf.shard.choosing import heights, taste
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 

@@ -9,9 +9,10 @@ import pytest
 
 from hdpmf.models import HDPSum
 from hdpmf.public.lists import Bytes, Entries, ListModel
+from hdpmf.public.popularity import log_popularity
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.choosing import LIKE, log_popularity
+from hdpmf.shard.choosing import LIKE
 from hdpmf.shard.list_order import ByListModel, list_parts
 from hdpmf.shard.reasons import Parts, Reason, in_words, reasons
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hdpmf.public.lists import Bytes, Entries, ListModel
+from hdpmf.public.popularity import log_popularity
 from hdpmf.recommender.lists.presence import DAMPING, Presence
 
 NEIGHBOURS = 200
@@ -15,7 +16,7 @@ NEIGHBOURS = 200
 def popular_lists(popularity: np.ndarray) -> ListModel:
     """The same order for everybody: by how often items are chosen."""
     n = len(popularity)
-    order = np.log(np.maximum(popularity, 0.3)).astype(np.float32)
+    order = log_popularity(popularity).astype(np.float32)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
     return ListModel("linear", empty, empty, Entries.none(n), np.zeros(0, np.float32), order)
 
