@@ -157,11 +157,16 @@ class ListModel:
             items: Positions of what a user has rated.
             inputs: How much each counts: the rating's height above the lowest one.
         """
-        if self.heads is not None:
-            places = np.searchsorted(self.heads, items)
-            known = self.heads[np.minimum(places, len(self.heads) - 1)] == items
-            return np.asarray(self._spread(self._scores(places[known], inputs[known])[None])[0])
-        return self._scores(items, inputs)
+        places = self.places(items)
+        known = places >= 0
+        return np.asarray(self._spread(self._scores(places[known], inputs[known])[None])[0])
+
+    def places(self, items: np.ndarray) -> np.ndarray:
+        """Rows of items, which are positions in the catalogue; -1 for an item that the model does not know."""
+        if self.heads is None:
+            return items
+        places = np.minimum(np.searchsorted(self.heads, items), len(self.heads) - 1)
+        return np.where(self.heads[places] == items, places, -1)
 
     def _spread(self, scores: np.ndarray) -> np.ndarray:
         """Scores of heads as scores of all items."""

@@ -57,10 +57,9 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
     right-hand side. In an ``autoencoder`` a hidden unit's rise above its value without input is shared out as its input
     is (the rescale rule of DeepLIFT, Shrikumar et al. 2017), so that the sum is exact there, too.
     """
-    known, known_inputs, shown = _places(lists, rated), inputs, _places(lists, items)
-    if lists.heads is not None:
-        inside = known >= 0
-        rated, known, known_inputs = rated[inside], known[inside], inputs[inside]
+    places, shown = lists.places(rated), lists.places(items)
+    inside = places >= 0
+    rated, known, known_inputs = rated[inside], places[inside], inputs[inside]
     decode = lists.decode.rows(shown).astype(np.float64)
     resting = np.zeros(decode.shape[1])
     if lists.form == "factors":
@@ -79,20 +78,12 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
     everyone = np.asarray(lists.decode.whole @ (lists.decode.unit * resting) + lists.output, np.float64)
     base = float(everyone.mean())
     popularity = everyone[shown] - base
-    if lists.heads is not None and (shown < 0).any():
+    if (shown < 0).any():
         # Items that it does not know come last, whatever anybody rated.
         last = float(lists.scores(rated, known_inputs).min())
         own[:, shown < 0] = 0.0
         popularity[shown < 0] = last - base
     return Parts(base=base, popularity=popularity, rated=rated, own=own)
-
-
-def _places(lists: ListModel, items: np.ndarray) -> np.ndarray:
-    """Rows of items in the model; -1 for one that it does not know."""
-    if lists.heads is None:
-        return items
-    places = np.minimum(np.searchsorted(lists.heads, items), len(lists.heads) - 1)
-    return np.where(lists.heads[places] == items, places, -1)
 
 
 def _entries(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.ndarray) -> np.ndarray:
