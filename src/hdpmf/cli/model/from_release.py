@@ -14,8 +14,8 @@ from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines
 from hdpmf.cli.shared.ratings import SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
+from hdpmf.methods.one_round import HDP_BIT
 
-_METHOD = "hdp-bit"
 _CHOSEN_NOW = ("patterns", "prior", "list_model", "on", "n_threads")
 
 
@@ -49,9 +49,9 @@ def train_from_release(
     json: bool,
 ) -> None:
     """Train, save and say what came of it."""
-    if method not in (None, _METHOD):
-        raise ConfigError(f"a released data set is of {_METHOD}, not of {method}; drop METHOD")
-    chosen = options.chosen(_METHOD)
+    if method not in (None, HDP_BIT.name):
+        raise ConfigError(f"a released data set is of {HDP_BIT.name}, not of {method}; drop METHOD")
+    chosen = options.chosen(HDP_BIT.name)
     settled = next((name for name in chosen if name not in _CHOSEN_NOW), None)
     if settled is not None or wishes != WeightOptions():
         flag = "--spec, --weights-seed or --uniform-weights" if settled is None else known_options()[settled].flag
@@ -70,7 +70,7 @@ def train_from_release(
     if json:
         print_json(
             {
-                "method": _METHOD,
+                "method": HDP_BIT.name,
                 "out": str(out),
                 "recommender_part": str(out / "recommender"),
                 "devices_part": str(out / "devices"),
@@ -78,14 +78,14 @@ def train_from_release(
                 "n_users": release.presence.n_users,
                 "fit_seconds": seconds,
                 "lists": about,
-                **facts(_METHOD, model, seed, release.origin),
+                **facts(HDP_BIT.name, model, seed, release.origin),
                 "provenance": release.provenance(),
             }
         )
         return
     print_lines(
-        f"{_METHOD} made of {len(release.bits.items):,} released bits of {release.origin} in {seconds:.2f} s; lists by "
-        f"{about.get('kind')}, {about.get('bytes', 0):,} bytes on a device",
+        f"{HDP_BIT.name} made of {len(release.bits.items):,} released bits of {release.origin} in {seconds:.2f} s; "
+        f"lists by {about.get('kind')}, {about.get('bytes', 0):,} bytes on a device",
         *remarks(model),
         f"recommender's part (nothing private): {out / 'recommender'}",
         "No ratings were used, so it knows no user: model.fold_in(ratings) takes some in.",

@@ -16,11 +16,10 @@ from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, pr
 from hdpmf.cli.shared.ratings import SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
+from hdpmf.methods.one_round import HDP_BIT
 
 if TYPE_CHECKING:
     from hdpmf.models.hdp_bit import HDPBit
-
-_RELEASES = "hdp-bit"
 
 
 class ReleasedOptions(ModelOptions):
@@ -54,8 +53,8 @@ def release(
 
     Who rated what, and the privacy weights, are in it in plain sight. Train on it with: hdpmf train --from-release.
     """
-    if method != _RELEASES:
-        raise ConfigError(f"{method} leaves no data set with the recommender; the method that does is {_RELEASES}")
+    if method != HDP_BIT.name:
+        raise ConfigError(f"{method} leaves no data set with the recommender; the method that does is {HDP_BIT.name}")
     model: HDPBit = _model(options, seed)
     ratings = source.load()
     weights = wishes.draw(ratings, seed)
@@ -93,7 +92,7 @@ def release(
 def _model(options: ReleasedOptions, seed: int) -> HDPBit:
     from hdpmf.models.hdp_bit import HDPBit
 
-    return HDPBit(**options.chosen(_RELEASES), rng=seed)
+    return HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
 
 
 def _terms(name: str | None) -> str:

@@ -10,11 +10,10 @@ import typer
 from hdpmf.cli.privacy.page import percent
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_paragraph
+from hdpmf.methods.one_round import HDP_BIT
 
 if TYPE_CHECKING:
     from hdpmf.recommender.release import Release
-
-_METHOD = "hdp-bit"
 
 
 def release(
@@ -71,7 +70,7 @@ def _numbers(release: Release) -> dict[str, Any]:
     units, presence, survey = release.bits.units, release.presence, release.survey
     counts = np.bincount(presence.users, minlength=presence.n_users)
     totals = np.bincount(presence.users, units, presence.n_users) * survey.epsilon / WEIGHT_UNITS
-    setting = Setting(_METHOD, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale)
+    setting = Setting(HDP_BIT.name, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale)
     rows, some = [], presence.n_users > 0
     for unit in np.unique(np.quantile(units, (0.0, 0.5, 1.0), method="nearest")).tolist() if some else ():
         weight = unit / WEIGHT_UNITS
