@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from hdpmf.audit.less_noise import LessNoise
 from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
@@ -57,33 +57,6 @@ class Leaves:
         return self.kind, self.size
 
 
-class LessNoise:
-    """``ReleasedNoise`` with a fault planted: so much of the noise, or bits as sharp as with epsilon over this."""
-
-    def __init__(self, factor: float) -> None:
-        self._noise, self._factor = ReleasedNoise(), factor
-
-    def laplace_share(
-        self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
-    ) -> np.ndarray:
-        """Of a smaller scale."""
-        return self._noise.laplace_share(Fraction(scale) * Fraction(self._factor), n_shares, size, count=count)
-
-    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """Of a smaller sigma."""
-        return self._noise.discrete_gaussian(sigma * self._factor)
-
-    def uniforms(self, n: int) -> np.ndarray:
-        """As they are."""
-        return self._noise.uniforms(n)
-
-    def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
-        """With longer logits, and bounds that allow them."""
-        logits = (np.log(p_plus) - np.log1p(-p_plus)) / self._factor
-        wider = None if epsilon is None else np.asarray(epsilon) / self._factor
-        return self._noise.bits(1.0 / (1.0 + np.exp(-logits)), wider)
-
-
 def item_table(n_items: int) -> CatalogueTable:
     """So many items, rated with one to five stars."""
     return catalogue_table(IdIndex([f"item {number:06d}" for number in range(n_items)]), SCALE)
@@ -115,7 +88,7 @@ def make_agent(
         store.set_weight(user="me", beta=weight)
     if noise_factor == 1.0:
         return DeviceAgent(store), store
-    planted: Any = LessNoise(noise_factor)
+    planted: Any = LessNoise(ReleasedNoise(), noise_factor)
     return DeviceAgent(store, noise=planted, simulation=True), store  # only simulation takes noise that is not released
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from hdpmf.audit.bounds import CONFIDENCE
 from hdpmf.audit.game import verdict
+from hdpmf.audit.less_noise import LessNoise
 from hdpmf.audit.world import check_runs
 from hdpmf.errors import PrivacyError
 from hdpmf.privacy import PrivacyWeights
@@ -92,7 +93,7 @@ def audit_pairs(
         items = np.arange(first, n_heads)
         ratings = Ratings.from_arrays(np.zeros(n_heads, int), np.arange(n_heads), np.full(n_heads, 5.0)).take(items)
         weights = PrivacyWeights.per_rating(ratings, np.where(items == 0, weight, 1.0))
-        noise: Any = _Less(SeededNoise(seed, _STREAM + world), noise_factor)
+        noise: Any = LessNoise(SeededNoise(seed, _STREAM + world), noise_factor)
         for run in range(runs):
             shard = PairShard(ratings, weights, noise, epsilon=epsilon, catalogue=_CATALOGUE, simulation=True)
             seen[world, run] = moved @ shard.answer(survey).sums
@@ -113,14 +114,3 @@ def _apart(seen: np.ndarray) -> tuple[float, float]:
     distance = float(seen[1].mean() - seen[0].mean()) / deviation if deviation else 0.0
     error = math.sqrt(2.0 / n + distance**2 / (4.0 * n))
     return distance, max(0.0, distance - float(norm.ppf(CONFIDENCE)) * error)
-
-
-class _Less:
-    """Noise with a smaller deviation than asked for."""
-
-    def __init__(self, noise: SeededNoise, factor: float) -> None:
-        self._noise, self._factor = noise, factor
-
-    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """As ``SeededNoise``, with less of it."""
-        return self._noise.discrete_gaussian(sigma * self._factor)
