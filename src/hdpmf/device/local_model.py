@@ -172,10 +172,9 @@ class Prepared:
     def predicted(self, users: np.ndarray) -> np.ndarray:
         """Predicted ratings of all items, one row for each of these users."""
         devices = self.devices
-        weights = devices.beta[users][:, None] * devices.gamma
-        return np.asarray(
-            devices.scale.clip(self.mechanism.bring_back(devices.vectors[users] @ self.factors.T, weights))
-        )
+        if self.stranger is not None:
+            return np.asarray(devices.scale.clip(devices.vectors[users] @ self.factors.T))
+        return devices.predict_all(users, self.factors, self.trained, self.mechanism)
 
     @property
     def maker(self) -> ListMaker:

@@ -347,9 +347,9 @@ class HDPSum(SumOptions, OneRound):
 
     def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
         """Who rates what with whom, where that is wanted and pays."""
-        plan = plan_pairs(facts, survey.epsilon, survey.contributors)
         self.lists_ = None
-        if self.pairs and plan.pays:
+        plan = plan_pairs(facts, survey.epsilon, survey.contributors) if self.pairs else None
+        if plan is not None and plan.pays:
             noise = SeededNoise(seed_of(self.rng), stream=5)
             asked = plan.survey(survey)
             self.lists_ = pair_model(plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked))

@@ -22,7 +22,7 @@ COLUMNS = 128
 """With 256, held-out errors are 0.0003 to 0.0014 less on ML-1M and 0.0014 to 0.0024 more on ML-100K (two seeds)."""
 
 CLOSE, SHARED, DAMPING = 1.5, 0.02, 5.0
-"""Chosen on ratings held out within the training parts of ML-100K and ML-1M (docs/lists.md), out of CLOSE .45 to 3.6,
+"""Chosen on ratings held out within the training parts of ML-100K and ML-1M (docs/designs.md), out of CLOSE .45 to 3.6,
 shares of C .3 to 1, SHARED 0 to .04, DAMPING 5 to 60."""
 
 _PASSES, _SPARE = 8, 32  # 4 passes cost 0.0015 to 0.0025 on ratings held out, exact eigenvectors gain nothing
