@@ -36,7 +36,7 @@ RANKED = 10
 _MAX_SCORES = 200_000_000
 
 
-class Task(msgspec.Struct, frozen=True):
+class RunGroup(msgspec.Struct, frozen=True):
     """Some runs to do one after another.
 
     Attributes:
@@ -53,7 +53,7 @@ class Task(msgspec.Struct, frozen=True):
     listed: frozenset[str] = frozenset()
 
 
-def do_task(task: Task) -> list[Result]:
+def do_task(task: RunGroup) -> list[Result]:
     """Do the runs of a task."""
     if os.getpid() != task.starter:
         _become_worker(task.starter)

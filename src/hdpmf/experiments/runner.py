@@ -22,7 +22,7 @@ import msgspec
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.experiments.choice import choices
 from hdpmf.experiments.environment import environment
-from hdpmf.experiments.execute import Task, do_task
+from hdpmf.experiments.execute import RunGroup, do_task
 from hdpmf.experiments.expand import evaluation_runs, places, tuned_as, tuning_cells
 from hdpmf.experiments.facts import dataset_facts
 from hdpmf.experiments.on_gpu import can_go_together, do_together
@@ -125,7 +125,7 @@ def run_experiments(
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
             listed = _listed(experiments, store.results())
             tasks = [
-                Task(tuple(group), places_of_files, imports, os.getpid(), listed & {run.id for run in group})
+                RunGroup(tuple(group), places_of_files, imports, os.getpid(), listed & {run.id for run in group})
                 for group in tasks_of(alone)
             ]
             for result in chain(
@@ -215,7 +215,7 @@ def check_backend(backend: str) -> None:
         raise MissingExtraError("--backend ray needs ray: pip install ray")
 
 
-def _in_parallel(tasks: Sequence[Task], n_jobs: int, backend: str) -> Iterator[list[Result]]:
+def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterator[list[Result]]:
     if not tasks:
         return
     if n_jobs == 1 and backend in ("loky", "threading"):

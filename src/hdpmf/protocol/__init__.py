@@ -40,6 +40,7 @@ from hdpmf.protocol.messages import (
 )
 from hdpmf.protocol.oneround import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
 from hdpmf.protocol.schedule import learning_rate_at
+from hdpmf.protocol.task import Task
 from hdpmf.protocol.wire import Message, decode, encode
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Round",
     "SumContribution",
     "Survey",
+    "Task",
     "Terms",
     "decode",
     "encode",

@@ -13,8 +13,9 @@ from hdpmf.protocol.federation import FederationMessage
 from hdpmf.protocol.lists import ListTable
 from hdpmf.protocol.messages import Message as TrainingMessage
 from hdpmf.protocol.oneround import OneRoundMessage
+from hdpmf.protocol.task import Task
 
-Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable
+Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable | Task
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024

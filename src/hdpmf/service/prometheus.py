@@ -16,7 +16,7 @@ LOCAL = "127.0.0.1"
 """Who takes part and when is nobody else's business, so the endpoint is for this machine unless told otherwise."""
 
 
-class Collector:
+class Exporter:
     """Reads the counts when somebody asks for them."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -72,7 +72,7 @@ def endpoint(metrics: Metrics, port: int, address: str = LOCAL) -> Iterator[int]
     except ImportError as error:
         raise MissingExtraError("the metrics endpoint needs: pip install 'hdpmf[federation]'") from error
     registry = CollectorRegistry()
-    registry.register(Collector(metrics))
+    registry.register(Exporter(metrics))
     try:
         server, thread = start_http_server(port, address, registry)
     except (OSError, OverflowError) as error:
