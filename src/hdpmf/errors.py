@@ -15,6 +15,7 @@ The tree::
     ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
     ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
     ├── PrioError              a share, a proof or a message between the two servers was refused; nothing of it counts
+    │   └── DapError           the same, with the problem type that DAP tells the other side
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
     │   └── TransportError     the engine could not be started, or the other side could not be reached or refused
     ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
@@ -96,6 +97,18 @@ class PrioError(HdpmfError):
     """A share, a proof or a message between the two servers was refused; nothing of it was counted."""
 
     exit_code = 13
+
+
+class DapError(PrioError):
+    """A message of DAP was refused, or could not be opened.
+
+    Attributes:
+        kind: DAP's problem type, for the answer to who sent it (``hdpmf.dap.Problem``).
+    """
+
+    def __init__(self, message: str, kind: str = "invalidMessage") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class FederationError(HdpmfError):

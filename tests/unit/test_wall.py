@@ -40,7 +40,7 @@ def test_the_untrusted_side_loads_nothing_private(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (PRIVATE | BOTH_SIDES)
 
 
-@pytest.mark.parametrize("package", ["prio", "protocol", "public", "secure_sum"])
+@pytest.mark.parametrize("package", ["dap", "prio", "protocol", "public", "secure_sum"])
 def test_what_both_sides_use_knows_neither(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (PRIVATE | UNTRUSTED | BOTH_SIDES)
 

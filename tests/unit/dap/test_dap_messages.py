@@ -1,0 +1,196 @@
+"""Every message comes back as it was; whatever bytes arrive are a message or a refusal, and cost little memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdpmf import dap
+from hdpmf.dap import (
+    AggregateShareReq,
+    AggregationJobInitReq,
+    BatchSelector,
+    Extension,
+    HpkeCiphertext,
+    HpkeConfigList,
+    Interval,
+    Message,
+    PartialBatchSelector,
+    PingPongMessage,
+    PingPongType,
+    PlaintextInputShare,
+    PrepareError,
+    PrepareResp,
+    PrepareRespState,
+    Query,
+    QueryType,
+    Report,
+    ReportMetadata,
+)
+from hdpmf.dap.codec import Choice, Codec, Fixed, Items, Nested, Opaque, Uint, layout
+from hdpmf.errors import DapError, PrioError
+
+MESSAGES = [kind for name in dap.__all__ if isinstance(kind := getattr(dap, name), type) and issubclass(kind, Message)]
+MESSAGES.remove(Message)
+
+
+def values(codec: Codec) -> st.SearchStrategy[object]:
+    """Anything that a field may hold."""
+    if isinstance(codec, Uint):
+        return st.integers(0, 256**codec.width - 1)
+    if isinstance(codec, Choice):
+        return st.sampled_from(list(codec.kind))
+    if isinstance(codec, Fixed):
+        return st.binary(min_size=codec.size, max_size=codec.size)
+    if isinstance(codec, Opaque):
+        return st.binary(min_size=codec.minimum, max_size=40)
+    if isinstance(codec, Items):
+        return st.lists(messages(codec.item), min_size=codec.minimum, max_size=3).map(tuple)
+    assert isinstance(codec, Nested)
+    return messages(codec.kind)
+
+
+def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
+    """Any message of a kind, in any of its cases."""
+    always, optional = layout(kind)
+    fields = {name: values(codec) for name, codec in always}
+    cases = [
+        st.builds(kind, **fields, **{name: values(optional[name]) for name in names})
+        for names in (kind.cases.values() if kind.cases else [()])
+    ]
+    return st.one_of(cases)
+
+
+def written_again(kind: type[Message], data: bytes) -> bytes | None:
+    """One message has one text: what is understood is written as it came. None if it is refused."""
+    try:
+        return kind.decode(data).encode()
+    except DapError:
+        return None
+
+
+def test_there_are_messages():
+    assert len(MESSAGES) == 26
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_a_message_comes_back(kind: type[Message]):
+    @given(messages(kind))
+    @settings(max_examples=25)
+    def comes_back(message: Message):
+        encoded = message.encode()
+        assert kind.decode(encoded) == message
+        assert kind.decode(memoryview(bytearray(encoded))) == message
+        for wrong in (encoded[:-1], encoded + b"\0"):
+            with pytest.raises(DapError):
+                kind.decode(wrong)
+
+    comes_back()
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_changed_bytes_are_a_message_or_a_refusal(kind: type[Message]):
+    change = st.tuples(st.integers(0, 2**16), st.integers(0, 255))
+
+    @given(messages(kind), st.lists(change, min_size=1, max_size=4), st.binary(max_size=8), st.integers(0, 8))
+    @settings(max_examples=40)
+    def either(message: Message, changes: list[tuple[int, int]], more: bytes, fewer: int):
+        changed = bytearray(message.encode())
+        for place, byte in changes:
+            changed[place % len(changed)] = byte
+        data = bytes(changed[: len(changed) - fewer]) + more
+        assert written_again(kind, data) in (data, None)
+
+    either()
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_any_bytes_are_a_message_or_a_refusal(kind: type[Message]):
+    @given(st.binary(max_size=120))
+    @settings(max_examples=40)
+    def either(data: bytes):
+        assert written_again(kind, data) in (data, None)
+
+    either()
+
+
+@pytest.mark.parametrize("kind", [Report, AggregationJobInitReq, PlaintextInputShare, HpkeConfigList, PingPongMessage])
+@pytest.mark.parametrize("start", [b"", bytes(24), bytes(6), b"\x01", bytes(4) + b"\x01"])
+def test_announced_lengths_take_no_memory(kind: type[Message], start: bytes):
+    data = start + b"\xff" * 64
+    with pytest.raises(DapError):
+        kind.decode(data)  # caches are full now
+    tracemalloc.start()
+    try:
+        with pytest.raises(DapError):
+            kind.decode(data)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_fields_that_are_there_say_which_case_it_is():
+    assert Query(batch_interval=Interval(0, 1)).tag is QueryType.TIME_INTERVAL
+    assert BatchSelector(batch_id=bytes(32)).tag is QueryType.FIXED_SIZE
+    assert PartialBatchSelector().tag is QueryType.TIME_INTERVAL
+    assert PrepareResp(bytes(16)).tag is PrepareRespState.FINISHED
+    assert PrepareResp(bytes(16), payload=b"").tag is PrepareRespState.CONTINUE
+    assert PrepareResp(bytes(16), prepare_error=PrepareError.BATCH_COLLECTED).tag is PrepareRespState.REJECT
+    assert PingPongMessage(prep_share=b"").tag is PingPongType.INITIALIZE
+    assert PingPongMessage(prep_msg=b"", prep_share=b"").tag is PingPongType.CONTINUE
+    assert PingPongMessage(prep_msg=b"").tag is PingPongType.FINISH
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Query(),
+        PingPongMessage(),
+        BatchSelector(Interval(0, 1), bytes(32)),
+        PrepareResp(bytes(16), b"", PrepareError.BATCH_COLLECTED),
+        ReportMetadata(bytes(15), 0),
+        ReportMetadata(bytes(16), 2**64),
+        ReportMetadata(bytes(16), -1),
+        HpkeCiphertext(256, b"e", b"p"),
+        HpkeCiphertext(0, b"", b"p"),
+        HpkeCiphertext(0, b"e", b""),
+        HpkeConfigList(()),
+        Extension(0, bytes(2**16)),
+        PlaintextInputShare((Extension(0, bytes(2**15)),) * 2, b""),
+        AggregationJobInitReq(b"", PartialBatchSelector(), ()),
+        AggregateShareReq(BatchSelector(Interval(0, 1)), b"", 0, bytes(31)),
+    ],
+)
+def test_what_does_not_fit_is_not_written(message: Message):
+    with pytest.raises(DapError):
+        message.encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [(Query, b"\x00"), (Query, b"\x03"), (PartialBatchSelector, b"\x00"), (PrepareResp, bytes(16) + b"\x03")],
+)
+def test_unknown_cases_are_refused(kind: type[Message], data: bytes):
+    with pytest.raises(DapError):
+        kind.decode(data)
+
+
+def test_shares_are_not_shown():
+    share = PlaintextInputShare((Extension(7, b"secret"),), b"secret")
+    message = PingPongMessage(prep_share=b"secret")
+    assert repr(share) == "PlaintextInputShare(extensions=<1 items>, payload=<6 bytes>)"
+    assert "secret" not in f"{message} {share.extensions[0]!r}"
+    assert repr(PrepareResp(bytes(16), prepare_error=PrepareError.VDAF_PREP_ERROR)).endswith("VDAF_PREP_ERROR)")
+
+
+def test_errors_are_of_the_one_tree():
+    assert issubclass(DapError, PrioError)
+    assert DapError("no", dap.Problem.BATCH_OVERLAP).kind == "batchOverlap"
+
+
+def test_an_interval_has_its_start_and_not_its_end():
+    interval = Interval(10, 5)
+    assert [time in interval for time in (9, 10, 14, 15)] == [False, True, True, False]

@@ -1,0 +1,92 @@
+"""Ids in paths, problems in answers, and the checksum of a batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.dap import (
+    COLLECTION_JOB_PATH,
+    MEDIA_TYPES,
+    REPORTS_PATH,
+    Problem,
+    combine_checksums,
+    id_from_text,
+    id_to_text,
+    problem_details,
+    problem_from_details,
+    report_checksum,
+)
+from hdpmf.errors import DapError
+
+# The draft's own example of a path.
+TASK = "8BY0RzZMzxvA46_8ymhzycOB9krN-QIGYvg_RsByGec"
+
+
+def test_ids_stand_in_paths_as_in_the_draft():
+    task = id_from_text(TASK, 32)
+    assert f"https://example.com{REPORTS_PATH.format(task_id=id_to_text(task))}" == (
+        f"https://example.com/tasks/{TASK}/reports"
+    )
+    assert COLLECTION_JOB_PATH.format(task_id=TASK, collection_job_id=id_to_text(bytes(16))) == (
+        f"/tasks/{TASK}/collection_jobs/AAAAAAAAAAAAAAAAAAAAAA"
+    )
+
+
+@given(st.binary(min_size=32, max_size=32) | st.binary(min_size=16, max_size=16))
+def test_ids_come_back(data: bytes):
+    assert id_from_text(id_to_text(data), len(data)) == data
+
+
+@given(st.text("-_AZaz09=+/é\0", min_size=42, max_size=44))
+def test_an_id_has_one_text(text: str):
+    try:
+        data = id_from_text(text, 32)
+    except DapError:
+        return
+    assert id_to_text(data) == text
+
+
+@pytest.mark.parametrize("text", ["", TASK + "=", TASK[:-1], TASK[:-1] + "d", TASK.replace("_", "/"), "é" * 43])
+def test_other_texts_are_refused(text: str):
+    with pytest.raises(DapError):
+        id_from_text(text, 32)
+
+
+def test_a_problem_comes_back():
+    for problem in Problem:
+        details = problem_details(DapError("what was wrong", problem), id_from_text(TASK, 32), status=403)
+        assert details == {
+            "type": f"urn:ietf:params:ppm:dap:error:{problem}",
+            "status": 403,
+            "detail": "what was wrong",
+            "taskid": TASK,
+        }
+        assert problem_from_details(json.loads(json.dumps(details))).kind == problem
+    assert "taskid" not in problem_details(DapError("what was wrong"))
+
+
+@pytest.mark.parametrize("details", [None, [], {}, {"type": 7}, {"type": "about:blank"}, {"type": ["x"]}, "text"])
+def test_any_answer_is_a_problem(details: object):
+    assert problem_from_details(details).kind == Problem.INVALID_MESSAGE
+
+
+def test_what_others_wrote_is_not_repeated():
+    assert "forged" not in str(problem_from_details({"type": "forged", "detail": "forged"}))
+
+
+def test_a_checksum_is_of_a_set():
+    ids = [bytes([n]) * 16 for n in range(3)]
+    assert report_checksum([]) == bytes(32)
+    assert report_checksum(ids[:1]) == hashlib.sha256(ids[0]).digest()
+    assert report_checksum(ids) == report_checksum(reversed(ids))
+    assert combine_checksums([report_checksum(ids[:1]), report_checksum(ids[1:])]) == report_checksum(ids)
+    assert report_checksum(ids) != report_checksum(ids[:2])
+
+
+def test_media_types_are_all_different():
+    assert len(set(MEDIA_TYPES.values())) == len(MEDIA_TYPES) == 9
