@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -23,8 +24,10 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a whole machine go to one worker each, and are slow whatever they do."""
+    # Once per function: the cases of a parametrized test share one, and forty times forty would never end.
+    for test in {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}.values():
+        _longer(test)
     for item in items:
-        _longer(item)
         place = item.path.relative_to(HERE)
         group = _GROUPS.get(place.parts[0])
         if group is not None:
@@ -36,13 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("prio"))
 
 
-def _longer(item: pytest.Item) -> None:
+def _longer(test: Any) -> None:
     """HDPMF_FUZZ=40 tries forty times as many examples, and other ones each time."""
-    times, test = int(os.environ.get("HDPMF_FUZZ", "1")), getattr(item, "obj", None)
+    times = int(os.environ.get("HDPMF_FUZZ", "1"))
     given = getattr(test, "_hypothesis_internal_use_settings", None)
     if times > 1 and given is not None:
         more = settings(given, max_examples=times * given.max_examples, derandomize=False, deadline=None)
-        test._hypothesis_internal_use_settings = more  # type: ignore[union-attr]
+        test._hypothesis_internal_use_settings = more
 
 
 def _data_folder() -> Path | None:

@@ -31,7 +31,22 @@ _FINER = (
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
 )
 
+_SUMS = "tests/attacks/test_secure_sums.py"
+_SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
+_TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
+
 PLANTED = (
+    Planted("the self-mask's seed is the mask key", "secure_sum/client.py",
+            "self._seed, self._mask_secret = new_secret(), new_secret()",
+            "self._seed = self._mask_secret = new_secret()", (_SEED_OR_KEY,)),
+    Planted("the mask key split at the threshold less one", "secure_sum/client.py",
+            "mask_keys = split(self._mask_secret, threshold, degree)",
+            "mask_keys = split(self._mask_secret, threshold - 1, degree)", (_TOO_FEW,)),
+    Planted("a device counts for any number of users", "device/policy.py", "if terms.credit > self.max_credit:",
+            "if False:", ("tests/attacks/test_participants.py",)),
+    Planted("half of hdp-sum's noise", "shard/contribution.py",
+            "self._noise.laplace_share(scale, contributors,", "self._noise.laplace_share(scale / 2, contributors,",
+            ("tests/attacks/test_participants.py::test_the_whole_noise_is_in_the_smallest_sum",)),
     Planted("a survey may count on all users", "device/survey.py", "survey.contributors > terms.sharing",
             "survey.contributors > terms.users", (_SHARES,)),
     Planted("a survey may count on colluders", "device/survey.py", "survey.contributors > terms.sharing",
@@ -64,8 +79,9 @@ PLANTED = (
     Planted("no prior on the spread of biases", "recommender/item_bias.py",
             "held = prior.strength / prior.start**2", "held = 1e-12", (_ESTIMATES,)),
     Planted("no shrinkage of biases, design A", "recommender/item_bias.py", "- _GRID**2 / 2.0", "", (_ESTIMATES,)),
-    Planted("no shrinkage of biases, design L", "recommender/item_bias.py",
-            "(curve.slope**2 * precision + 1.0 / spread)", "(curve.slope**2 * precision + 1e-9)", (_ESTIMATES,)),
+    Planted("no shrinkage of biases, design L", "recommender/bits.py",
+            "expected, share = columns @ coefficients, spread * weight",
+            "expected, share = columns @ coefficients, (told > 0) * 1.0", (_ESTIMATES,)),
     Planted("no shrinkage of biases, design S", "recommender/item_bias.py",
             "precision = SPREAD * weights**2 + noise + WEIGHT_RATIO * weights",
             "precision = SPREAD * weights**2 + 1e-9", (_ESTIMATES,)),
