@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import npm_packages
 import numpy as np
 import pytest
 from prio_servers import check, key_of
@@ -20,28 +17,10 @@ PACKAGE = "@divviup/prio3@0.8.0"
 pytestmark = pytest.mark.slow
 
 
-def unavailable(reason: str) -> None:
-    """Without the partner a test is skipped, but on CI it fails instead."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="module")
 def partner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the package and our script beside it."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        unavailable("needs Node.js 20 and npm: install them, or run .ci/run")
-    folder = tmp_path_factory.mktemp("npm")
-    command = [npm, "install", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", PACKAGE]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    except subprocess.TimeoutExpired:
-        unavailable(f"npm did not install {PACKAGE} within three minutes")
-    if done.returncode != 0:
-        unavailable(f"npm could not install {PACKAGE}: {done.stderr[-500:]}")
-    return Path(shutil.copy(Path(__file__).with_name("npm_partner.mjs"), folder))
+    """Our script, with the package beside it."""
+    return npm_packages.install(PACKAGE, Path(__file__).with_name("npm_partner.mjs"), tmp_path_factory.mktemp("npm"))
 
 
 @pytest.mark.parametrize(("entries", "bits", "chunk"), [(10, 8, 9), (3, 16, 7), (60, 10, 40)])
@@ -103,10 +82,5 @@ def ask(partner: Path, vdaf: Prio3, rows, nonces, randomness, reports: list[Shar
             for nonce, report in zip([*nonces, nonces[0]], reports, strict=True)
         ],
     }
-    command = ["node", partner.name]
-    done = subprocess.run(
-        command, cwd=partner.parent, input=json.dumps(question), capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = npm_packages.ask(partner, question)
     return answer
