@@ -189,6 +189,41 @@ class OneRoundShard:
         self._spent, self._answered = Spent(survey, survey.epsilon), True
         return answer
 
+    def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The answer to the accepted survey for two servers: of each user the weights and levels of all entries.
+
+        Nothing is added to them: each server adds the whole noise. Before labels are drawn it is the counts (weights
+        alone), after that everything else; without labels it is everything.
+
+        Args:
+            n_users: How many users there are; those without ratings come last, and theirs are zeros.
+        """
+        survey = self._survey
+        if survey is None or survey.design == "L":
+            raise ProtocolError("there is no survey for sums to answer; accept one first")
+        counts = survey.labels and self._labels is None
+        if self._answered or (self._spent is not None and (counts or not survey.labels)):
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        self._spent, self._answered = Spent(survey, survey.epsilon), not counts
+        return self._by_user(self._ratings.n_users if n_users is None else n_users, counts)
+
+    def _by_user(self, n_users: int, counts: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        ratings = self._ratings
+        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
+        units, places, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
+        for block, weighed in self._blocks():
+            units[block], places[block] = weighed, self._places(block)
+            levels[block] = levels_of(ratings.values[block], ratings.scale)  # what is off the scale is refused now
+        order = np.argsort(ratings.user_codes, kind="stable")
+        ends = np.cumsum(np.bincount(ratings.user_codes, minlength=n_users))
+        if len(ends) > n_users:
+            raise PrivacyError(f"there are ratings of {len(ends)} users here, more than the {n_users} who report")
+        for rows in np.split(order, ends[:-1]):
+            weights, chosen = np.zeros(size, np.int64), np.zeros(size, np.int64)
+            weights[places[rows]] = units[rows]
+            chosen[places[rows]] = 0 if counts else levels[rows]
+            yield weights, chosen
+
     def check(self, facts: ItemFacts) -> ItemFacts:
         """Item facts that belong to the answered survey, or a refusal. Nothing is sent in reply."""
         if not self._answered:
