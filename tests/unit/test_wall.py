@@ -19,7 +19,7 @@ print(json.dumps(sorted({name.split(".")[1] for name in sys.modules if name.star
 """
 
 PRIVATE = {"device", "shard", "kernels"}
-UNTRUSTED = {"recommender", "service"}
+UNTRUSTED = {"aggregator", "recommender", "service"}
 BOTH_SIDES = {"models", "gpu", "experiments", "audit", "federation", "cli", "report"}
 
 
@@ -35,7 +35,7 @@ def test_the_private_side_loads_nothing_of_the_recommender(package: str) -> None
     assert not loaded(f"hdpmf.{package}") & (UNTRUSTED | BOTH_SIDES)
 
 
-@pytest.mark.parametrize("package", ["recommender", "service"])
+@pytest.mark.parametrize("package", ["aggregator", "recommender", "service"])
 def test_the_untrusted_side_loads_nothing_private(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (PRIVATE | BOTH_SIDES)
 

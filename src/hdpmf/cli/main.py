@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hdpmf.cli.aggregator.app import app as aggregator_app
 from hdpmf.cli.audit.app import app as audit_app
 from hdpmf.cli.data.app import app as data_app
 from hdpmf.cli.demo import demo
@@ -91,6 +92,7 @@ app.add_typer(prior_app, name="prior")
 app.add_typer(audit_app, name="audit")
 app.add_typer(federate_app, name="federate")
 app.add_typer(recommender_app, name="recommender")
+app.add_typer(aggregator_app, name="aggregator")
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(paper_app, name="paper")
 app.command()(demo)

@@ -100,6 +100,11 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return _read(data, cls, "a pair of servers")
 
 
+def card_to_json(card: Server | Collector) -> bytes:
+    """For the file that is given to others."""
+    return msgspec.json.format(msgspec.json.encode(card), indent=1)
+
+
 def read_server(data: bytes) -> Server:
     """The card of a server."""
     return _read(data, Server, "the card of a server")

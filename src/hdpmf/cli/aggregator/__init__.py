@@ -1,0 +1,1 @@
+"""``hdpmf aggregator``."""

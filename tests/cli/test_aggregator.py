@@ -1,0 +1,151 @@
+"""``hdpmf aggregator``: set up, pair, admit, look, and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("pyhpke")
+
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.protocol.servers import Collector, Servers, card_to_json, read_server
+from hdpmf.transport.parties import PartyKey
+
+OPTIONS = {
+    "leader": ("--role", "leader", "--organisation", "North", "--name", "localhost", "--port", 9501),
+    "helper": ("--role", "helper", "--organisation", "South", "--name", "127.0.0.1", "--port", 9502),
+}
+
+
+@pytest.fixture
+def pair(call: Call, tmp_path: Path) -> tuple[Path, Path]:
+    """Two servers that have not met."""
+    folders = tmp_path / "leader", tmp_path / "helper"
+    for folder in folders:
+        assert call("aggregator", "init", folder, *OPTIONS[folder.name]).code == 0
+    return folders
+
+
+def collector(path: Path, name: str) -> Collector:
+    card = Collector(
+        organisation=name, hpke=KeyPair.generate().config.encode().hex(), identity=PartyKey.generate().public
+    )
+    path.write_bytes(card_to_json(card))
+    return card
+
+
+def test_a_server_is_set_up_with_secret_keys_and_a_public_card(call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "leader"
+    made = call("aggregator", "init", folder, *OPTIONS["leader"], "--json").json
+    assert (made["role"], made["url"], made["partner"]) == ("leader", "https://localhost:9501", None)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    keys = [*(folder / "keys").iterdir(), folder / "tls" / "server.key", folder / "tls" / "authority.key"]
+    assert len(keys) == 5
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
+    card = (folder / "card.json").read_bytes()
+    assert read_server(card).authority.startswith("-----BEGIN CERTIFICATE-----")
+    party = (folder / "keys" / "party.key").read_bytes()
+    assert party.hex().encode() not in card
+    assert KeyPair.from_bytes((folder / "keys" / "hpke.key").read_bytes()).config.encode().hex() == made_hpke(card)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["leader"]
+
+
+def made_hpke(card: bytes) -> str:
+    return read_server(card).hpke
+
+
+def test_both_of_a_pair_write_the_same_file(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, helper = pair
+    first = call("aggregator", "pair", leader, helper / "card.json", "--json").json
+    second = call("aggregator", "pair", helper, leader / "card.json", "--json").json
+    assert first["digest"] == second["digest"]
+    assert (first["partner"], second["partner"]) == ("South", "North")
+    assert (leader / "servers.json").read_bytes() == (helper / "servers.json").read_bytes()
+    servers = Servers.from_json((leader / "servers.json").read_bytes())
+    assert (servers.leader.organisation, servers.helper.organisation) == ("North", "South")
+    assert first["digest"] in call("aggregator", "status", leader).out
+
+
+def test_a_partner_is_pinned_for_good(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    leader, helper = pair
+    for _ in range(2):  # the same one again is nothing new
+        assert call("aggregator", "pair", leader, helper / "card.json").code == 0
+    other = tmp_path / "other"
+    call("aggregator", "init", other, *OPTIONS["helper"])
+    before = (leader / "servers.json").read_bytes()
+    refused = call("aggregator", "pair", leader, other / "card.json")
+    assert refused.code == 2
+    assert "is paired with 'South'" in refused.err
+    assert (leader / "servers.json").read_bytes() == before
+
+
+def test_one_organisation_is_no_pair(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    leader, _ = pair
+    assert "same key" in call("aggregator", "pair", leader, leader / "card.json").err
+    twin = tmp_path / "twin"
+    call("aggregator", "init", twin, *OPTIONS["helper"], "--organisation", "NORTH")
+    refused = call("aggregator", "pair", leader, twin / "card.json")
+    assert refused.code == 2
+    assert "two organisations are needed" in refused.err
+    assert not (leader / "servers.json").exists()
+
+
+def test_recommenders_are_admitted_and_dismissed(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    leader, _ = pair
+    assert "no recommender may have sums" in call("aggregator", "admit", leader).out
+    cards = {name: collector(tmp_path / f"{name}.json", name) for name in ("shop", "films")}
+    paths = [tmp_path / f"{name}.json" for name in cards]
+    found = call("aggregator", "admit", leader, *paths, "--json").json["collectors"]
+    assert {(card["organisation"], card["identity"]) for card in found} == {
+        (name, card.identity) for name, card in cards.items()
+    }
+    assert call("aggregator", "admit", leader, paths[0], "--json").json["collectors"] == found
+    assert "called 'nobody'" in call("aggregator", "admit", leader, "--remove", "nobody").err
+    left = call("aggregator", "admit", leader, "--remove", "shop", "--json").json["collectors"]
+    assert [card["organisation"] for card in left] == ["films"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--port", 70000), "port must be"),
+        (("--name", "no such host!"), "no such host!"),
+        (("--organisation", ""), "1 to 200 printable"),
+        (("--database", "mysql://x"), "postgresql+psycopg"),
+    ],
+)
+def test_what_cannot_be_set_up_leaves_nothing(call: Call, tmp_path: Path, options: tuple[object, ...], said: str):
+    result = call("aggregator", "init", tmp_path / "a", *OPTIONS["leader"], *options)
+    assert result.code == 2
+    assert said in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_left_alone(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, _ = pair
+    before = (leader / "keys" / "party.key").read_bytes()
+    refused = call("aggregator", "init", leader, *OPTIONS["leader"])
+    assert refused.code == 2
+    assert "is not empty" in refused.err
+    assert (leader / "keys" / "party.key").read_bytes() == before
+
+
+def test_other_files_are_no_cards(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    leader, helper = pair
+    (tmp_path / "x.json").write_text("{}")
+    assert call("aggregator", "pair", leader, tmp_path / "x.json").code == 2
+    assert call("aggregator", "admit", leader, helper / "card.json").code == 2
+    assert call("aggregator", "pair", leader, tmp_path / "absent.json").code == 2
+    assert call("aggregator", "status", tmp_path).code == 2
+
+
+def test_limits_are_read_from_the_file(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, _ = pair
+    config = leader / "config.toml"
+    config.write_text(config.read_text().replace("connections = 4096", "connections = 0"))
+    refused = call("aggregator", "status", leader)
+    assert refused.code == 2
+    assert "connections must be more than 0" in refused.err
