@@ -25,6 +25,14 @@ def test_by_default_only_hidden_presence_is_agreed_to(method: str, view: str) ->
     assert type(ask(agent, terms("hdp-sum", "sums", TABLE))).__name__ == "Accepted"
 
 
+@pytest.mark.parametrize("policy", [Policy(), Policy(require_sums=False, allow_nominal=True, allow_unprotected=True)])
+def test_terms_of_two_servers_get_no_numbers(policy: Policy) -> None:
+    """The claim of two servers, asked of a device by the recommender itself: its numbers would leave as they are."""
+    agent = device(catalogue=TABLE, policy=policy)
+    enrol([agent], others=199)
+    assert ask(agent, terms("hdp-sum", "two-servers", TABLE)) == Refusal(reason="protocol")
+
+
 def test_a_line_of_a_policy_changes_that_line() -> None:
     """A file with a stricter epsilon dropped require_sums and max_total."""
     before = Policy(epsilon=1.0, max_total=5.0, max_colluding="1/4", min_participants=40)

@@ -57,6 +57,19 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
     assert "every user" in page
 
 
+def test_two_servers_are_an_observer_of_their_own(call: Call) -> None:
+    asked = ("privacy", "explain", "hdp-sum", "--view", "two-servers", "--uniform-weights")
+    costs = call(*asked, "--json").json["costs"]
+    value = next(one for one in costs if (one["unit"], one["neighbours"]) == ("rating", "value"))
+    assert (value["view"], value["status"], value["pure_epsilon"]) == ("two-servers", "proved", pytest.approx(1.0))
+    said = "recommender together with one of the two servers that sum (two-servers). PROVED"
+    assert said in call(*asked).out
+    assert said in call("privacy", "explain", "hdp-sum").out
+    assert "two servers" not in call("privacy", "explain", "hdp-bit").out
+    refused = call("privacy", "explain", "hdp-bit", "--view", "two-servers")
+    assert (refused.code, "not offered under the view two-servers" in refused.err) == (2, True)
+
+
 def test_the_picture(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "picture.png"
     for method in ("hdpmf", "hdp-bit", "mf"):

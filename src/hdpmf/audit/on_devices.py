@@ -94,9 +94,9 @@ class DeviceAudit:
 
     def __post_init__(self) -> None:
         method = method_named(self.method)
-        if self.view not in method.views or method.mechanism == "none":
+        if (self.method, self.view) not in device_pairs():
             raise ConfigError(
-                f"there is no noise to audit where {self.view} of {self.method} are seen on devices; choose from "
+                f"devices make no noise to audit for {self.method} under the view {self.view}; choose from "
                 + ", ".join(f"{name} ({view})" for name, view in device_pairs())
             )
         if self.labels and method.labelled is None:
@@ -161,8 +161,17 @@ class DeviceAuditResult:
 
 
 def device_pairs() -> list[tuple[str, View]]:
-    """Every method with noise that runs between machines, with every view that it has there."""
-    return [(name, view) for name, method in METHODS.items() if method.mechanism != "none" for view in method.views]
+    """Every method with noise that devices talk about with a recommender, with every view that it has there.
+
+    Not two servers: devices send these reports, and the noise is not theirs.
+    """
+    return [
+        (name, view)
+        for name, method in METHODS.items()
+        if method.mechanism != "none"
+        for view in method.views
+        if view != "two-servers"
+    ]
 
 
 def device_cells(**chosen: Any) -> list[DeviceAudit]:

@@ -201,6 +201,8 @@ class DeviceAgent:
 
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
+        if terms.view == "two-servers":  # here its numbers would leave as they are, and pay as if they were in a sum
+            raise ProtocolError("refused: for two servers a device makes a report; it answers no terms")
         check_policy(store.policy, terms)
         if terms.catalogue != store.fingerprint:
             raise ProtocolError("refused: the terms are about another item table than the pinned one")

@@ -120,9 +120,8 @@ def agreed_words(terms: Terms, worth: Status, factors: int = 1, *, fresh: bool =
 @lru_cache(maxsize=64)
 def _accountant(terms: Terms, factors: int, noise: str) -> str:
     """The accountant's number for a rating of weight 1."""
-    observer = "messages" if terms.view == "messages" else "sums-h-known"
     cost_of_one = cost(
-        terms.method, observer, n_raters=TYPICAL_RATERS, epsilon=terms.epsilon, factors=factors, rounds=terms.rounds,
+        terms.method, terms.view, n_raters=TYPICAL_RATERS, epsilon=terms.epsilon, factors=factors, rounds=terms.rounds,
         noise=noise, labels=terms.labels,
     )  # fmt: skip
     shared = METHODS[terms.method].trains and terms.view == "messages"

@@ -141,7 +141,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
         if worth == "nominal" and not self.allow_nominal:
             raise PrivacyError(f"the policy does not allow {terms.method}: its epsilon is nominal, no guarantee")
-        if self.require_sums and terms.view != "sums":
+        if self.require_sums and terms.view == "messages":
             raise PrivacyError("the policy asks for secure sums; this run would show single messages")
         if terms.rounds > self.max_rounds:
             raise PrivacyError(f"the run has {terms.rounds} rounds; the policy allows {self.max_rounds}")
@@ -154,7 +154,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"the run asks for epsilon {terms.epsilon:g}, from which nothing is learnt; the policy asks for "
                 f"{self.min_epsilon_per_run:g} or more"
             )
-        if terms.view == "sums" and terms.minimum < self.min_participants:
+        if terms.view != "messages" and terms.minimum < self.min_participants:
             raise PrivacyError(
                 f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_participants}"
             )

@@ -9,6 +9,11 @@ ROSTER = (
     "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md allows for)"
 )
 ENOUGH_USERS = "; as many honest users in every sum as the noise is divided among"
+TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"
+HONEST_SERVER = (
+    "one of the two servers is honest: it does not work with the other, keeps its keys, adds its whole noise, and "
+    "counts each report once"
+)
 NO_NOISE = "ratings are used without any noise"
 
 SUM_SEEN_ALONE = Claim(

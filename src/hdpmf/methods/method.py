@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hdpmf.errors import ConfigError
 from hdpmf.methods.option import Option, options_of
@@ -17,11 +17,14 @@ ratings given away."""
 Status = Literal["none", "nominal", "proved"]
 """What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a guarantee."""
 
-View = Literal["messages", "sums"]
-"""What the recommender sees: each device's messages, or only secure sums over devices. Whoever gets only the finished
-model sees less than either."""
+View = Literal["messages", "sums", "two-servers"]
+"""What the recommender sees: each device's messages; only secure sums over devices, by masks; or only sums that two
+servers made, with what one of these servers sees. Whoever gets only the finished model sees less than any."""
 
-VIEWS: tuple[View, ...] = ("messages", "sums")
+VIEWS: tuple[View, ...] = get_args(View)
+
+_OBSERVERS: dict[str, View] = {view: view for view in VIEWS} | {"sums-h-known": "sums", "sums-h-hidden": "sums"}
+"""The view that a claim is made for, by the accountant's names, which tell apart who knows h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class Form:
     """How a method runs: once for its plain form and once more with taste labels, where it has them.
 
     Attributes:
-        claims: By view.
+        claims: By view; those that are not here are not offered.
         sent: What leaves the device, in sentences.
         stays_open: What is not protected and what the protection needs, in sentences.
         rounds: How often devices are asked for numbers; None: once in every epoch.
@@ -185,13 +188,28 @@ class Method:
     def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
         """What its epsilon is worth under a view (the one it is stated for, if none is given).
 
-        A view that starts with ``sums`` is one of sums, whoever knows h; who gets only the finished model (``final``)
-        has no more than the claim of the view that the epsilon is stated for.
+        Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the finished model
+        (``final``) has no more than the claim of the view that the epsilon is stated for.
+
+        Raises:
+            ConfigError: There is no such view, or the method is not offered under it.
         """
-        seen: View = self.headline
-        if view is not None and view != "final":
-            seen = "messages" if view == "messages" else "sums"
-        return self.form(labels).claims[seen]
+        if view is None or view == "final":
+            return self.form(labels).claims[self.headline]
+        if view not in _OBSERVERS:
+            raise ConfigError(f"there is no view {view!r}; choose from {', '.join(VIEWS)}, final")
+        return self.form(labels).claims[self.require_view(_OBSERVERS[view])]
+
+    @property
+    def offered(self) -> tuple[View, ...]:
+        """The views that it makes a claim for, in the library or between machines."""
+        return tuple(view for view in VIEWS if view in self.plain.claims)
+
+    def require_view(self, view: View) -> View:
+        """The same view; ConfigError where the method is not offered under it."""
+        if view not in self.offered:
+            raise ConfigError(f"{self.name} is not offered under the view {view}; it has {', '.join(self.offered)}")
+        return view
 
     def default(self, name: str, **chosen: Any) -> Any:
         """The default of an option, given what was chosen already (the learning rate depends on the solver)."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hdpmf.methods.method import VIEWS, Claim, Method
+from hdpmf.methods.method import VIEWS, Method, View
+from hdpmf.methods.words import WHERE
 
 HEAD = """# The methods
 
@@ -18,15 +19,15 @@ def markdown(methods: Iterable[Method]) -> str:
     listed = tuple(methods)
     lines = [
         HEAD,
-        "| method | what it is | messages seen | sums seen | rounds | between machines |",
-        "|---|---|---|---|---|---|",
+        "| method | what it is | messages seen | sums seen | two servers | rounds | between machines |",
+        "|---|---|---|---|---|---|---|",
     ]
     for method in listed:
         epochs = "as many as epochs" if "epochs" in method.options else "-"
         rounds = epochs if method.plain.rounds is None else str(method.plain.rounds)
         if method.labelled is not None:
             rounds += f" ({method.labelled.rounds} with labels)"
-        claims = " | ".join(_worth(method.claim(view)) for view in VIEWS)
+        claims = " | ".join(_worth(method, view) for view in VIEWS)
         between = ", ".join(method.views) or "no"
         lines.append(f"| [`{method.name}`](#{method.name}) | {method.summary} | {claims} | {rounds} | {between} |")
     return "\n".join(lines) + "\n" + "".join(map(_section, listed))
@@ -37,7 +38,9 @@ def _section(method: Method) -> str:
     lines += [f"*What leaves the device.* {method.plain.sent}\n", f"*What stays open.* {method.plain.stays_open}\n"]
     if method.labelled is not None:
         lines += [f"*With taste labels.* {method.labelled.sent} {method.labelled.stays_open}\n"]
-    lines += [f"*Where {view} are seen*, the recommender sees {method.claim(view).sees}.\n" for view in method.views]
+    lines += [
+        f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n" for view in method.views
+    ]
     flags = [known for known in method.options.values() if known.flags]
     if flags:
         lines += ["| option | in Python | default | |", "|---|---|---|---|"]
@@ -55,7 +58,10 @@ def _shown(method: Method, name: str) -> str:
     return "" if value is None else str(value)
 
 
-def _worth(claim: Claim) -> str:
+def _worth(method: Method, view: View) -> str:
+    if view not in method.offered:
+        return "not offered"
+    claim = method.claim(view)
     if claim.status != "proved":
         return "nothing hidden" if claim.status == "none" else "nominal"
     presence = "in plain sight" if claim.presence is None else f"{claim.presence:g}"

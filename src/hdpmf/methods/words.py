@@ -9,9 +9,17 @@ OBSERVERS = {
     "sums": "Sees only sums over users",
     "sums-h-known": "Sees only sums over users, but made half of the noise (h): the recommender",
     "sums-h-hidden": "Sees only sums over users, and none of the noise: somebody else",
+    "two-servers": "Is the recommender together with one of the two servers that sum",
     "final": "Gets only the finished model",
 }
 """Who looks, by the accountant's views."""
+
+WHERE = {
+    "messages": "where messages are seen",
+    "sums": "where only sums are seen",
+    "two-servers": "where two servers sum",
+}
+"""The views of methods, to go with what is said of a run."""
 
 MEANING = {
     "proved": "PROVED: holds against everything that this observer sees, whatever else it knows.",

@@ -134,7 +134,7 @@ class Terms(_Message, frozen=True):
         self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
         self._require(self.method in federated(), "the method is none that runs between machines")
         method = METHODS[self.method]
-        self._require(self.view in method.views, f"{self.method} cannot run where {self.view} are seen")
+        self._require(self.view in method.views, f"{self.method} cannot run under the view {self.view}")
         self._require(not self.labels or method.labelled is not None, f"{self.method} has no taste labels")
         rounds = method.form(self.labels).rounds
         self._require(rounds in (None, self.rounds), f"{self.method} has rounds = {rounds}, not {self.rounds}")

@@ -130,6 +130,8 @@ class Service:
         """Write down a new run; a survey asks only devices that have not answered one like it."""
         if self.folder.unfinished() is not None:
             raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
+        if settings.view == "two-servers":
+            raise ConfigError("sums by two servers come from a task that they are given, not from a run with devices")
         enrolled = self.folder.enrolled
         if settings.one_round:
             settings.survey(self.folder.known)  # refuses what this catalogue has no features for

@@ -59,8 +59,7 @@ def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | No
         noise_budget: The budget that set the noise, where devices' reports set it.
     """
     setting = _setting(settings, scale, noise_budget)
-    view = "messages" if settings.view == "messages" else "sums-h-known"
-    found = cost(setting, view, n_raters=TYPICAL_RATERS)
+    found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
     claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
     epsilon, status, guarantee = _worth(settings, found, scale)
     return Statement(

@@ -75,6 +75,13 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+def test_a_run_with_devices_is_none_of_two_servers(tmp_path: Path, stack: ExitStack) -> None:
+    town = Town(tmp_path, stack)
+    town.enroll(*range(8))
+    with pytest.raises(ConfigError, match="sums by two servers come from a task"):
+        town.service.begin(RunSettings(method="hdp-sum", view="two-servers", minimum=6, rounds=1))
+
+
 @pytest.mark.parametrize(
     "settings",
     [

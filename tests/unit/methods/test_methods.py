@@ -18,8 +18,10 @@ STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
 FORMS = [(name, False) for name in METHODS] + [(name, True) for name in METHODS if METHODS[name].labelled is not None]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize(("name", "labels"), FORMS)
+OFFERED = [(name, labels, view) for name, labels in FORMS for view in METHODS[name].offered]
+
+
+@pytest.mark.parametrize(("name", "labels", "view"), OFFERED)
 def test_claims_are_what_the_accountant_computes(name, labels, view):
     claim = METHODS[name].claim(view, labels=labels)
     value = cost(name, view, epsilon=0.8, labels=labels)
@@ -40,6 +42,31 @@ def test_claims_are_what_the_accountant_computes(name, labels, view):
         assert cost(name, view, epsilon=0.8, neighbours="presence", delta=claim.delta).epsilon_at_delta <= 1.75 * 0.8
     else:
         assert claim.presence * 0.8 == pytest.approx(presence.pure, rel=1e-3)
+
+
+def test_two_servers_are_offered_by_name():
+    with_servers = {name for name in METHODS if "two-servers" in METHODS[name].offered}
+    assert with_servers == {"hdp-sum", "user-mean"}
+    assert [name for name in METHODS if "two-servers" in METHODS[name].views] == ["hdp-sum"]
+    assert METHODS["hdp-sum"].views[0] == "sums"  # the default of runs with devices stays
+    for labels in (False, True):
+        claim = METHODS["hdp-sum"].claim("two-servers", labels=labels)
+        assert claim.status == "proved"
+        assert claim.against == "the recommender and one of the two servers, with any number of devices"
+        assert claim.needs.startswith("one of the two servers is honest")
+        assert (claim.value, claim.presence) == (1.0, 0.992 if labels else 0.75)
+    for ask in (METHODS["hdpmf"].claim, lambda view: cost("hdp-bit", view), METHODS["hdp-sum-pairs"].claim):
+        with pytest.raises(ConfigError, match="is not offered under the view two-servers; it has messages, sums"):
+            ask("two-servers")
+
+
+def test_a_view_that_there_is_not_is_an_error():
+    with pytest.raises(ConfigError, match="there is no view 'sum'; choose from messages, sums, two-servers, final"):
+        METHODS["hdp-sum"].claim("sum")
+    for view in ("sums-h-known", "sums-h-hidden"):
+        assert METHODS["hdpmf"].claim(view) == METHODS["hdpmf"].claim("sums")
+    assert METHODS["hdp-sum"].claim("final") == METHODS["hdp-sum"].claim() == METHODS["hdp-sum"].claim("sums")
+    assert tuple(METHODS["hdp-sum"].offered) == VIEWS
 
 
 @pytest.mark.parametrize("name", METHODS)

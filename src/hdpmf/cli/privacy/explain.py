@@ -17,7 +17,7 @@ from hdpmf.cli.shared.output import print_json, print_lines
 from hdpmf.cli.shared.weights import UniformOptions
 from hdpmf.methods import method_named
 
-_VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "final")
+_VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 
 
 class ExplainedOptions(MethodOptions):
@@ -128,10 +128,16 @@ def explain(
 
 
 def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
-    """The observers to speak of; where there is no h, knowing it makes no difference."""
+    """The observers to speak of; where there is no h, knowing it makes no difference.
+
+    Of two servers only where a method runs with them, or where somebody asks.
+    """
     from hdpmf.privacy.accounting.setting import view_of
 
     views: list[str] = list(dict.fromkeys(view_of(name) for name in wanted or _VIEWS))
-    if not method_named(method).has_h and "sums-h-known" in views:
+    known = method_named(method)
+    if not wanted and "two-servers" not in known.views:
+        views.remove("two-servers")
+    if not known.has_h and "sums-h-known" in views:
         views = [view for view in views if view != "sums-h-hidden"]
     return views

@@ -123,7 +123,7 @@ def cost(
 
     Args:
         method: Its name, or a Setting.
-        view: ``messages``, ``sums-h-known``, ``sums-h-hidden`` or ``final``.
+        view: ``messages``, ``sums-h-known``, ``sums-h-hidden``, ``two-servers`` or ``final``.
         weight: The rating's privacy weight; for an item or a user, one for each of its ratings.
         n_raters: How many raters the rating's item has; for a user, one number for all or one per rating.
         unit: ``rating``, ``item`` or ``user``: what differs.

@@ -54,7 +54,10 @@ _THEOREM = "proofs/theorem-2.md"
 
 def seen(setting: Setting, view: View, subject: Subject) -> Seen:
     """What an observer with this view sees of the subject's ratings."""
-    rule = method_named(setting.method).accounting
+    method = method_named(setting.method)
+    if view == "two-servers":
+        method.require_view(view)
+    rule = method.accounting
     if not callable(rule):
         if rule not in RULES:
             raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
@@ -212,17 +215,17 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     parts = [release(channel, moved) for channel in by_item for moved in per_item]
     if channels.total is not None:
         parts.append(release(channels.total, math.fsum([*units, *others])))
-    reason = "One round of secure sums with discrete Laplace noise; everything after is post-processing."
-    if setting.labels:
-        reason = (
-            "Two rounds of secure sums with discrete Laplace noise, the second by a label that each device draws once "
-            "from what it rated; everything after is post-processing."
-        )
-        if subject.neighbours == "presence":
-            # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
-            pushed = 1.0 if others else 0.0
-            moved = [unit + pushed for unit in units] if subject.unit == "item" else [math.fsum(units) + pushed]
-            parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
+    rounds = "Two rounds" if setting.labels else "One round"
+    label = ", the second by a label that each device draws once from what it rated" if setting.labels else ""
+    reason = f"{rounds} of secure sums with discrete Laplace noise{label}; everything after is post-processing."
+    if view == "two-servers":
+        # What its own server drew, this observer subtracts. Whoever is neither server meets both noises.
+        reason = f"{rounds} of sums by two servers{label}. Only the honest server's noise is counted."
+    if setting.labels and subject.neighbours == "presence":
+        # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
+        pushed = 1.0 if others else 0.0
+        moved = [unit + pushed for unit in units] if subject.unit == "item" else [math.fsum(units) + pushed]
+        parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 

@@ -13,9 +13,10 @@ from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.methods import method_named
 from hdpmf.ratings import RatingScale
 
-View = Literal["messages", "sums-h-known", "sums-h-hidden", "final"]
+View = Literal["messages", "sums-h-known", "sums-h-hidden", "two-servers", "final"]
 """What the observer sees: every message of every device; only their sums, as the recommender (which draws h itself)
-or as somebody who does not know h; or nothing but the model at the end."""
+or as somebody who does not know h; sums that two servers made, as the recommender together with one of them; or nothing
+but the model at the end."""
 
 Unit = Literal["rating", "item", "user"]
 """What differs between two neighbours: one rating, all ratings of an item, or all ratings of a user."""
