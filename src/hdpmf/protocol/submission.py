@@ -27,6 +27,11 @@ class TaskSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     devices: tuple[tuple[str, int], ...] = ()
 
 
+def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
+    """What an enrolled device signs of its report: the task and the report's SHA-256."""
+    return b"hdpmf report " + task_id + digest
+
+
 _DECODER = msgspec.msgpack.Decoder(TaskSubmission)
 
 

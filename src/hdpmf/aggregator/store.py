@@ -1,0 +1,163 @@
+"""The database of a server: SQLite in a file or in memory, or PostgreSQL, by its URL.
+
+What is committed is on the disk when ``write`` ends. Errors never contain what was written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hdpmf.aggregator.tables import SCHEMA, facts, metadata, tasks
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.transport.extras import needs
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+    from sqlalchemy import event, pool
+    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+_IN_MEMORY = "sqlite://"
+_WAIT_MS = 60_000  # for another process that writes
+_PAGE = 32_768  # reports are large: fewer pages to link
+_POSTGRES_SHARDS = 8
+_SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
+
+
+class ServerDatabase:
+    """Where a server keeps what must survive. Several processes may open the same one.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://`` is in memory, for
+            simulation, and gone with this object.
+
+    Attributes:
+        in_memory: Nothing of it survives.
+        shards: Rows that a sum is spread over, so that workers do not wait for each other.
+    """
+
+    def __init__(self, url: str = _IN_MEMORY) -> None:
+        try:
+            parsed = sa.make_url(url)
+            kind = parsed.drivername
+            if kind not in ("sqlite", "postgresql+psycopg"):
+                raise ArgumentError
+        except ArgumentError:
+            raise ConfigError(
+                "the database must be sqlite:///path or postgresql+psycopg://user:password@host/name"
+            ) from None
+        self._sqlite = kind == "sqlite"
+        self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
+        self.shards = 1 if self._sqlite else _POSTGRES_SHARDS
+        self._turn = threading.RLock()
+        options: dict[str, Any] = {"poolclass": pool.StaticPool} if self.in_memory else {}
+        if self._sqlite:
+            options["connect_args"] = {"check_same_thread": False, "timeout": _WAIT_MS / 1e3}
+        else:
+            options["pool_pre_ping"] = True
+        with needs("psycopg", "postgres"):
+            self._engine = sa.create_engine(parsed, hide_parameters=True, **options)
+        if self._sqlite:
+            event.listen(self._engine, "connect", self._connected)
+            event.listen(self._engine, "begin", _begin)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"ServerDatabase({self._engine.dialect.name})"
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction: all of it, on the disk, or nothing."""
+        with self._connection(writes=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with self._connection(writes=False) as connection, connection.begin():
+            yield connection
+
+    def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+        """An insertion that can say what to do about a row that is there."""
+        return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    def claim_role(self, role: str) -> None:
+        """Write down whose database it is; another role's is refused."""
+        with self.write() as connection:
+            connection.execute(self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role})
+            found = connection.execute(sa.select(facts.c.value).where(facts.c.name == "role")).scalar_one()
+        if found != role:
+            raise ConfigError(f"this database is of a {found}, not of a {role}; name another database")
+
+    @contextmanager
+    def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
+        if self.in_memory:
+            self._turn.acquire()  # one connection for all threads
+        try:
+            with self._engine.connect() as connection:
+                yield connection.execution_options(hdpmf_writes=writes)
+        except SQLAlchemyError as error:
+            raise StorageError(
+                f"the database refused: {_reason(error)}. What was not confirmed is not written; free space or bring "
+                "the database back, then try again"
+            ) from None
+        finally:
+            if self.in_memory:
+                self._turn.release()
+
+    def _connected(self, raw: Any, record: Any) -> None:
+        raw.isolation_level = None  # we begin transactions ourselves
+        cursor = raw.cursor()
+        cursor.execute(f"PRAGMA page_size = {_PAGE}")
+        cursor.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+        if not self.in_memory:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    def _prepare(self) -> None:
+        """Make the tables if there are none; refuse those of another version."""
+        with self.write() as connection:
+            if not self._sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+            present = set(sa.inspect(connection).get_table_names())
+            if facts.name not in present:
+                if present & set(metadata.tables):
+                    raise ConfigError("this database is another program's; name an empty one")
+                metadata.create_all(connection)
+                connection.execute(facts.insert(), {"name": "schema", "value": str(SCHEMA)})
+                return
+            found = connection.execute(sa.select(facts.c.value).where(facts.c.name == "schema")).scalar()
+        if found != str(SCHEMA):
+            newer = found is not None and found.isdigit() and int(found) > SCHEMA
+            remedy = "upgrade with: pip install -U hdpmf" if newer else "finish its tasks with the version that made it"
+            raise ConfigError(f"this database has schema {found}, this version of hdpmf has {SCHEMA}; {remedy}")
+
+
+def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
+    """Keep a task as it is until the transaction ends: no batch of it closes meanwhile, or only here.
+
+    SQLite needs no such lock: it has one writer.
+    """
+    connection.execute(sa.select(tasks.c.number).where(tasks.c.number == number).with_for_update(read=not alone))
+
+
+def _begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("hdpmf_writes", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    """The database's first line: it names tables, never what is in them."""
+    original = getattr(error, "orig", None)
+    return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
+
+
+Database = ServerDatabase  # its name while others are built on it
