@@ -199,3 +199,29 @@ def test_what_drop_outs_cost(there: float, stated: float) -> None:
     assert worst == pytest.approx(stated, abs=0.006)
     text = (FOLDER / "hdp-sum.md").read_text(encoding="utf-8")
     assert f"| {100 * there:.0f} % | {stated:.2f} |" in text
+
+
+@pytest.mark.parametrize(("noises", "at_delta", "right"), [(1, "1.00", "69.7"), (2, "0.89", "62.1")])
+def test_what_two_noises_cost(noises: int, at_delta: str, right: str) -> None:
+    """The table of two servers in hdp-sum.md: design S at W = epsilon = 1, five stars."""
+    channel = sum_channels("S", make_ruler(STARS), 1.0).score
+    scale, moved = float(channel.scale), 64 * channel.value_step
+    k, q = np.arange(-40 * int(scale), 40 * int(scale) + 1), math.exp(-1 / scale)
+    law = math.tanh(0.5 / scale) * q ** np.abs(k)
+    if noises == 2:
+        convolved = np.convolve(law, law, "same")
+        law = math.tanh(0.5 / scale) ** 2 * q ** np.abs(k) * (np.abs(k) + 1 + 2 * q**2 / (1 - q**2))
+        near = slice(len(k) // 4, -len(k) // 4)
+        np.testing.assert_allclose(law[near], convolved[near], rtol=1e-9)
+    assert law.sum() == pytest.approx(1.0)
+    high, low = law[moved:], law[:-moved]
+    assert 0.97 < np.log(high / low).max() <= 1.0 + 1e-9  # it comes near the pure epsilon far out
+
+    def over(epsilon: float) -> float:
+        return float(np.maximum(high - math.exp(epsilon) * low, 0).sum())
+
+    stated = float(at_delta)
+    assert over(stated + 0.005) <= 1e-5 < over(stated - 0.005)
+    assert 50 + 25 * np.abs(high - low).sum() == pytest.approx(float(right), abs=0.05)
+    text = (FOLDER / "hdp-sum.md").read_text(encoding="utf-8")
+    assert f" | 1 | {at_delta} | {right} % |" in text
