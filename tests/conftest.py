@@ -16,7 +16,7 @@ settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
 # Federations of real processes and the browser want the machine to themselves: one worker does each, in order.
-_GROUPS = {"federation": "federation", "e2e": "browser"}
+_GROUPS = {"aggregator": "federation", "federation": "federation", "e2e": "browser"}
 # What these modules prepare for all of their tests takes longer than the tests: one worker does each module.
 _TOGETHER = ("paper", "unit/paper", "unit/models/test_labels.py", "unit/audit/test_game.py")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

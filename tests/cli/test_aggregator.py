@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,35 @@ def test_limits_are_read_from_the_file(call: Call, pair: tuple[Path, Path]) -> N
     refused = call("aggregator", "status", leader)
     assert refused.code == 2
     assert "connections must be more than 0" in refused.err
+
+
+def test_a_server_without_a_partner_does_not_run(call: Call, pair: tuple[Path, Path]) -> None:
+    refused = call("aggregator", "serve", pair[0])
+    assert refused.code == 2
+    assert "has no partner yet" in refused.err
+
+
+def test_several_workers_need_a_database_that_they_share(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, helper = pair
+    call("aggregator", "pair", leader, helper / "card.json")
+    refused = call("aggregator", "serve", leader, "--workers", 2)
+    assert refused.code == 2
+    assert "postgresql+psycopg" in refused.err
+
+
+def test_a_taken_port_is_an_error_of_one_line(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, helper = pair
+    call("aggregator", "pair", leader, helper / "card.json")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = leader / "config.toml"
+        config.write_text(config.read_text().replace("port = 9501", f"port = {taken.getsockname()[1]}"))
+        refused = call("aggregator", "serve", leader)
+    assert refused.code == 2
+    assert "cannot listen on 127.0.0.1" in refused.err
+
+
+def test_a_server_that_never_ran_has_no_tasks(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, helper = pair
+    call("aggregator", "pair", leader, helper / "card.json")
+    assert call("aggregator", "status", leader, "--json").json["tasks"] == []
+    assert not (leader / "data.sqlite").exists()

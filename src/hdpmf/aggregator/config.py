@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
+from hdpmf.aggregator.keys import ServerRole
+from hdpmf.aggregator.tasks import Rules
 from hdpmf.errors import ConfigError
-
-ServerRole = Literal["leader", "helper"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +43,34 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ConfigError(f"{name} must be more than 0")
 
 
+class TaskRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tasks a server takes part in.
+
+    Attributes:
+        minimum: Reports that any sum is over, at least, whatever a task says.
+        most_items: Entries of a task's vectors, at most (items, for tasks of ratings).
+        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never for people's data.
+        skew: Seconds that a device's clock may be ahead.
+        keep: Seconds after the end of a task during which its sums can be collected.
+        lease: Seconds after which another worker takes over what one has begun.
+    """
+
+    minimum: int = Rules.minimum
+    most_items: int = Rules.most_items
+    allow_noiseless: bool = Rules.allow_noiseless
+    skew: float = Rules.skew
+    keep: float = Rules.keep
+    lease: float = Rules.lease
+
+    def __post_init__(self) -> None:
+        _ = self.rules
+
+    @property
+    def rules(self) -> Rules:
+        """As the servers' engine has them."""
+        return Rules(**msgspec.structs.asdict(self))
+
+
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the two servers.
 
@@ -54,6 +81,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         host: Address that it listens on.
         port: And the port, which is also that of its public address.
         database: URL of SQLAlchemy; empty for a SQLite file in the folder.
+        tasks: Which tasks it takes part in.
         limits: What others may take of it.
     """
 
@@ -63,6 +91,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     host: str = "127.0.0.1"
     port: int = 9444
     database: str = ""
+    tasks: TaskRules = TaskRules()
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -97,6 +126,12 @@ _REMARKS = {
     "header_seconds": "Seconds for a request's headers, and for the rest of it.",
     "waiting_uploads": "Reports that wait to be written down, and to be aggregated; more are asked to come back.",
     "retry_after": "Seconds after which they should.",
+    "minimum": "Reports that any sum is over, at least, whatever a task says.",
+    "most_items": "Largest vectors.",
+    "allow_noiseless": "Take tasks of others without noise: for tests of clients, never for people's data.",
+    "skew": "Seconds that a device's clock may be ahead.",
+    "keep": "Seconds after its end during which a task can be collected.",
+    "lease": "Seconds after which another worker takes over what one has begun.",
     "task_bytes": "Largest task with its list of devices, and reports in an aggregation job.",
 }
 
@@ -111,13 +146,13 @@ def config_file(config: AggregatorConfig) -> bytes:
         f"host = {_toml(config.host)}",
         "# A database elsewhere: postgresql+psycopg://USER@HOST/NAME, which several workers can share.",
         f"database = {_toml(config.database)}",
-        "",
-        "[limits]",
     ]
-    for name in config.limits.__struct_fields__:
-        if name in _REMARKS:
-            lines.append(f"# {_REMARKS[name]}")
-        lines.append(f"{name} = {_toml(getattr(config.limits, name))}")
+    for section, part in (("tasks", config.tasks), ("limits", config.limits)):
+        lines += ["", f"[{section}]"]
+        for name in part.__struct_fields__:
+            if name in _REMARKS:
+                lines.append(f"# {_REMARKS[name]}")
+            lines.append(f"{name} = {_toml(getattr(part, name))}")
     return "\n".join([*lines, ""]).encode()
 
 

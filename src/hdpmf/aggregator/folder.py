@@ -24,6 +24,7 @@ import tempfile
 from pathlib import Path
 
 from hdpmf.aggregator.config import AggregatorConfig, config_file, read_config
+from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.dap.hpke import KeyPair
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.files import atomic_write
@@ -83,6 +84,11 @@ class AggregatorFolder:
     def hpke(self) -> KeyPair:
         """Its secret key towards devices."""
         return KeyPair.from_bytes(self._read(f"keys/{_HPKE}"))
+
+    @property
+    def keys(self) -> ServerKeys:
+        """What the server is; ConfigError until it is paired."""
+        return ServerKeys(self.config.role, self.party, self.hpke, self.card, self.partner)
 
     @property
     def metrics_token(self) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
-from hdpmf.aggregator.config import ServerRole
 from hdpmf.dap import Role
 from hdpmf.dap.hpke import KeyPair
 from hdpmf.errors import ConfigError
 from hdpmf.protocol.servers import Server, Servers
 from hdpmf.transport.parties import PartyKey, verify_key
+
+ServerRole = Literal["leader", "helper"]
 
 
 @dataclass(frozen=True)

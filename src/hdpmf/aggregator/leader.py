@@ -16,7 +16,7 @@ from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.sums import JobSums
 from hdpmf.aggregator.tables import collections
 from hdpmf.aggregator.tasks import OpenTask, Rules, TaskBook
-from hdpmf.aggregator.tidy import TaskCounts, count, purge
+from hdpmf.aggregator.tidy import TaskCounts, count, purge, waiting
 from hdpmf.aggregator.uploads import Upload, Uploads
 from hdpmf.dap import (
     JOB_ID_SIZE,
@@ -218,6 +218,10 @@ class Leader:
     def counts(self, task_id: bytes) -> TaskCounts:
         """How many reports of a task there are."""
         return count(self._database, self._book.get(task_id))
+
+    def waiting(self) -> int:
+        """Reports of all tasks that are not checked yet."""
+        return waiting(self._database)
 
     def task_ids(self) -> list[bytes]:
         """All tasks."""

@@ -87,6 +87,12 @@ class OpenTask:
         shares = sum(_CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1))
         return 16 + 8 + 4 + self.public_share_size + shares
 
+    @cached_property
+    def prepare_init_size(self) -> int:
+        """Bytes of any report in an aggregation job."""
+        share = 16 + 8 + 4 + self.public_share_size + _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(1)
+        return share + 4 + 1 + 4 + self.prio.prepare_share_size
+
     @property
     def public_share_size(self) -> int:
         """Bytes of the part for both servers."""

@@ -58,6 +58,13 @@ def count(database: ServerDatabase, opened: OpenTask) -> TaskCounts:
         )
 
 
+def waiting(database: ServerDatabase) -> int:
+    """Reports of all tasks that are not checked yet. An index has just these."""
+    here = sa.select(sa.func.count()).select_from(reports).where(reports.c.state < ReportState.COUNTED)
+    with database.read() as connection:
+        return int(connection.execute(here).scalar_one())
+
+
 def purge(database: ServerDatabase, before: float) -> int:
     """Drop payloads, jobs and sums of tasks that ended before; ids and closed batches stay."""
     over = sa.and_(tasks.c.end <= before, tasks.c.purged.is_(False))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hdpmf.cli.aggregator.serve import serve
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import print_json, print_lines, print_table
@@ -126,7 +127,7 @@ def status(folder: Folder, json: Json = False) -> None:
 
     place = AggregatorFolder(folder)
     if json:
-        print_json({**_server(place), "collectors": _collectors(place)})
+        print_json({**_server(place), "collectors": _collectors(place), "tasks": _tasks(place)})
         return
     servers = place.servers
     print_lines(f"{place.config.role} of {place.config.organisation}, {place.config.url}")
@@ -135,6 +136,14 @@ def status(folder: Folder, json: Json = False) -> None:
     else:
         print_lines(f"partner: {place.partner.organisation}, {place.partner.url}", f"digest: {servers.digest}")
     _show_collectors(place)
+    tasks = _tasks(place)
+    if tasks:
+        names = ("task", "recommender", "ends", "waiting", "counted", "rejected", "batches")
+        rows = [(task["task"][:16], *(str(task[name]) for name in names[1:])) for task in tasks]
+        print_table(names, rows, numeric=names[3:])
+
+
+app.command()(serve)
 
 
 def _server(place: AggregatorFolder) -> dict[str, Any]:
@@ -150,6 +159,29 @@ def _server(place: AggregatorFolder) -> dict[str, Any]:
         "partner": None if servers is None else place.partner.organisation,
         "digest": None if servers is None else servers.digest,
     }
+
+
+def _tasks(place: AggregatorFolder) -> list[dict[str, Any]]:
+    """What the server has in its database; nothing if it was never run."""
+    from datetime import UTC, datetime
+
+    from hdpmf.aggregator.serving import engine_of
+
+    if place.servers is None or (not place.config.database and not (place.path / "data.sqlite").exists()):
+        return []
+    with engine_of(place) as engine:
+        return [
+            {
+                "task": found.hex(),
+                "recommender": (task := engine.task(found).task).collector.organisation,
+                "ends": datetime.fromtimestamp(task.end, UTC).isoformat(timespec="minutes"),
+                "waiting": (counts := engine.counts(found)).waiting,
+                "counted": counts.counted,
+                "rejected": sum(counts.rejected.values()),
+                "batches": counts.batches,
+            }
+            for found in engine.task_ids()
+        ]
 
 
 def _collectors(place: AggregatorFolder) -> list[dict[str, str]]:

@@ -1,0 +1,55 @@
+"""Two servers as processes over TLS: what is uploaded is summed, what is wrong is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from two_servers import HELPER, LEADER, Pair, make_task, near
+
+VECTORS = [[1, 2, 3, 4], [200, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0], [17, 4, 99, 6]]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with Pair(tmp_path_factory.mktemp("pair")) as running:
+        running.start(HELPER, LEADER)
+        yield running
+
+
+def test_reports_are_summed(pair: Pair) -> None:
+    asked = make_task(pair.servers, pair.collector.card, seconds=4)
+    pair.give(asked)
+    for vector in VECTORS:
+        assert pair.upload(asked, asked.report(vector)).status_code == 201
+    found, count = pair.collect(asked)
+    assert count == len(VECTORS)
+    assert near(found, [sum(column) for column in zip(*VECTORS, strict=True)])
+
+
+def test_status_tells_how_many(pair: Pair) -> None:
+    asked = make_task(pair.servers, pair.collector.card)
+    pair.give(asked)
+    pair.upload(asked, asked.report(VECTORS[0]))
+    for role in (LEADER, HELPER):
+        command = [sys.executable, "-m", "hdpmf", "aggregator", "status", str(pair.folders[role].path), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        (found,) = (task for task in json.loads(done.stdout)["tasks"] if task["task"] == asked.id.hex())
+        assert found["recommender"] == "shop"
+        assert found["waiting"] + found["counted"] == (1 if role == LEADER else found["counted"])
+
+
+def test_a_server_stops_in_order(tmp_path: Path) -> None:
+    with Pair(tmp_path) as pair:
+        pair.start(LEADER)
+        child = pair.deployment.child(LEADER)
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(20) == 0
+        lines = pair.log(LEADER).splitlines()
+        assert "listens on 127.0.0.1" in lines[0]
+        assert json.loads(lines[-1])["event"] == "stopped"

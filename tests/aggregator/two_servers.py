@@ -1,0 +1,288 @@
+"""A leader and a helper as processes, with a collector and devices in this one: what tests and benchmarks share."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hdpmf.aggregator.config import AggregatorConfig, Limits, TaskRules
+from hdpmf.aggregator.door import tls_context
+from hdpmf.aggregator.folder import AggregatorFolder
+from hdpmf.dap import (
+    COLLECTION_JOB_PATH,
+    MEDIA_TYPES,
+    REPORTS_PATH,
+    AggregateShareAad,
+    BatchSelector,
+    Collection,
+    CollectionReq,
+    HpkeConfig,
+    InputShareAad,
+    Interval,
+    PlaintextInputShare,
+    Query,
+    Report,
+    ReportMetadata,
+    Role,
+    id_to_text,
+)
+from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.federation.deploy import Deployment, free_port
+from hdpmf.prio import Prio3
+from hdpmf.protocol import encode
+from hdpmf.protocol.servers import Collector, Server, Servers
+from hdpmf.protocol.submission import (
+    DEVICE_HEADER,
+    SIGNATURE_HEADER,
+    TASK_MEDIA_TYPE,
+    TASK_PATH,
+    encode_submission,
+    signed_bytes,
+)
+from hdpmf.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
+from hdpmf.transport.parties import PartyKey
+
+LEADER, HELPER = "leader", "helper"
+SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
+MINIMUM = 2
+
+
+class CollectorHere:
+    """A recommender as servers know it."""
+
+    def __init__(self, name: str = "shop") -> None:
+        self.party, self.hpke = PartyKey.generate(), KeyPair.generate(7)
+        self.card = Collector(organisation=name, hpke=self.hpke.config.encode().hex(), identity=self.party.public)
+
+    def headers(self, server: Server) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.party.token(server.identity, to=server.identity)}"}
+
+    def open(self, asked: Asked, answer: bytes) -> tuple[list[int], int]:
+        """The sum, and how many reports are in it."""
+        collection = Collection.decode(answer)
+        aad = AggregateShareAad(asked.id, b"", BatchSelector(batch_interval=asked.interval)).encode()
+        shares = [
+            self.hpke.open(share, aggregate_share_info(role), aad)
+            for share, role in (
+                (collection.leader_encrypted_agg_share, Role.LEADER),
+                (collection.helper_encrypted_agg_share, Role.HELPER),
+            )
+        ]
+        return asked.prio.unshard(shares), collection.report_count
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task."""
+
+    task: Task
+    document: bytes
+    id: bytes
+    prio: Prio3
+    devices: dict[str, Ed25519PrivateKey] = field(default_factory=dict)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.task.begin, self.task.end - self.task.begin)
+
+    def report(self, vector: Sequence[int], *, when: float | None = None, report_id: bytes = b"") -> bytes:
+        """What a device makes of numbers; for ratings: weights and levels of all items, one after another."""
+        circuit = self.prio.circuit
+        numbers = np.array(vector)
+        if isinstance(self.task.circuit, OneRating):
+            n = self.task.circuit.items
+            encoded = circuit.encode(numbers[:n], numbers[n:])
+        else:
+            encoded = circuit.encode(numbers)
+        now = self.task.begin if when is None else when
+        metadata = ReportMetadata(
+            report_id or secrets.token_bytes(16), int(now // self.task.precision) * self.task.precision
+        )
+        sharded = self.prio.shard(encoded, metadata.report_id)
+        aad = InputShareAad(self.id, metadata, sharded.public_share).encode()
+        pair = self.task.servers
+        sealed = [
+            seal(
+                HpkeConfig.decode(bytes.fromhex(server.hpke)),
+                input_share_info(role),
+                aad,
+                PlaintextInputShare((), share).encode(),
+            )
+            for server, role, share in zip(
+                (pair.leader, pair.helper), (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
+            )
+        ]
+        return Report(metadata, sharded.public_share, *sealed).encode()
+
+    def signed(self, device: str, report: bytes) -> dict[str, str]:
+        """The headers of an enrolled device."""
+        from hashlib import sha256
+
+        signature = self.devices[device].sign(signed_bytes(self.id, sha256(report).digest()))
+        return {DEVICE_HEADER: device, SIGNATURE_HEADER: signature.hex()}
+
+
+def make_task(
+    servers: Servers,
+    collector: Collector,
+    circuit: SumOfVectors | OneRating = SMALL,
+    *,
+    noise: str = "1/1",
+    seconds: int = 3600,
+    devices: int = 0,
+    minimum: int = MINIMUM,
+    precision: int = 1,
+    begin: int | None = None,
+) -> Asked:
+    """A task that begins now; with ``devices`` only so many enrolled ones may report."""
+    start = int(time.time()) // precision * precision if begin is None else begin
+    task = Task(
+        servers=servers,
+        collector=collector,
+        circuit=circuit,
+        noise=(Noise(entries=circuit.entries, scale=noise),),
+        begin=start,
+        end=start + seconds,
+        precision=precision,
+        minimum=minimum,
+        enrolled=devices > 0,
+    )
+    document = encode(task)
+    found = task_id(document)
+    keys = [Ed25519PrivateKey.generate() for _ in range(devices)]
+    named = {key.public_key().public_bytes_raw().hex(): key for key in keys}
+    return Asked(task, document, found, prio_of(task, found), named)
+
+
+class Pair:
+    """Two servers of two organisations on this machine. Use as a context; they end with it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        databases: dict[str, str] | None = None,
+        limits: Limits | None = None,
+        rules: TaskRules | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.collector = CollectorHere()
+        self.folders = {
+            role: AggregatorFolder.create(
+                folder / role,
+                AggregatorConfig(
+                    role=role,  # type: ignore[arg-type]
+                    organisation=name,
+                    name="localhost",
+                    port=free_port(),
+                    database=(databases or {}).get(role, ""),
+                    limits=limits or Limits(),
+                    tasks=rules or TaskRules(minimum=MINIMUM, lease=2.0),
+                ),
+            )
+            for role, name in ((LEADER, "North"), (HELPER, "South"))
+        }
+        cards = {role: made.card for role, made in self.folders.items()}
+        self.servers = self.folders[LEADER].pair(cards[HELPER])
+        self.folders[HELPER].pair(cards[LEADER])
+        for made in self.folders.values():
+            made.admit(self.collector.card)
+        self.cards = cards
+        self.deployment = Deployment(folder / "logs", environment)
+        self.clients = {role: httpx.Client(verify=self.context(role), timeout=30.0) for role in cards}
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.deployment.stop_all()
+        for client in self.clients.values():
+            client.close()
+
+    def context(self, role: str) -> ssl.SSLContext:
+        return tls_context(self.cards[role].authority)
+
+    def start(self, *roles: str, options: Iterable[str] = ()) -> None:
+        """Start servers, and wait until they answer."""
+        for role in roles:
+            self.deployment.start(role, "hdpmf", "aggregator", "serve", str(self.folders[role].path), *options)
+        for role in roles:
+            self.wait_for(role)
+
+    def wait_for(self, role: str, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.deployment.check()
+            try:
+                if self.clients[role].get(self.cards[role].endpoint("/healthz")).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)
+        raise TimeoutError(f"{role}: {self.log(role)}")
+
+    def kill(self, role: str) -> None:
+        self.deployment.kill(role)
+
+    def log(self, role: str) -> str:
+        path = self.deployment.child(role).log
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def give(self, asked: Asked) -> None:
+        """Hand the task to both servers."""
+        for role in (HELPER, LEADER):
+            body = encode_submission(asked.document, [(name, 1) for name in asked.devices] if role == LEADER else [])
+            answer = self.put_task(role, asked.id, body)
+            assert answer.status_code == 201, answer.text
+
+    def put_task(
+        self, role: str, found_id: bytes, body: bytes, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        url = self.cards[role].endpoint(TASK_PATH.format(task_id=id_to_text(found_id)))
+        shown = self.collector.headers(self.cards[role]) if headers is None else headers
+        return self.clients[role].put(url, content=body, headers={**shown, "content-type": TASK_MEDIA_TYPE})
+
+    def reports_url(self, asked: Asked) -> str:
+        return self.cards[LEADER].endpoint(REPORTS_PATH.format(task_id=id_to_text(asked.id)))
+
+    def upload(self, asked: Asked, report: bytes, headers: dict[str, str] | None = None) -> httpx.Response:
+        told = {"content-type": MEDIA_TYPES[Report], **(headers or {})}
+        return self.clients[LEADER].put(self.reports_url(asked), content=report, headers=told)
+
+    def collect(self, asked: Asked, seconds: float = 60.0) -> tuple[list[int], int]:
+        """The sum of a task that is over, and how many reports are in it."""
+        answer = self.collection(asked, secrets.token_bytes(16), seconds)
+        return self.collector.open(asked, answer)
+
+    def collection(self, asked: Asked, job: bytes, seconds: float = 60.0) -> bytes:
+        """The leader's answer to the collector, as soon as there is one; whatever fails meanwhile is tried again."""
+        path = COLLECTION_JOB_PATH.format(task_id=id_to_text(asked.id), collection_job_id=id_to_text(job))
+        url, client = self.cards[LEADER].endpoint(path), self.clients[LEADER]
+        headers = {**self.collector.headers(self.cards[LEADER]), "content-type": MEDIA_TYPES[CollectionReq]}
+        body = CollectionReq(Query(batch_interval=asked.interval), b"").encode()
+        end, last, begun = time.monotonic() + seconds, "", False
+        while time.monotonic() < end:
+            try:
+                if not begun:
+                    begun = client.put(url, content=body, headers=headers).status_code == 201
+                answer = client.post(url, headers=headers)
+                if answer.status_code == 200:
+                    return answer.content
+                last = f"{answer.status_code} {answer.text}"
+            except httpx.HTTPError as error:
+                last = repr(error)
+            time.sleep(0.1)
+        raise TimeoutError(last)
+
+
+def near(found: Sequence[int], expected: Sequence[int], tolerance: int = 60) -> bool:
+    """Whether two servers' noise of scale 1 can explain the difference: beyond 60 it is one in 10^25."""
+    return len(found) == len(expected) and all(abs(a - b) <= tolerance for a, b in zip(found, expected, strict=True))
