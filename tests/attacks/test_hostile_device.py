@@ -94,15 +94,24 @@ def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], byt
 @pytest.mark.parametrize("method", ["hdp-sum", "hdpmf"])
 @pytest.mark.parametrize("change", [wrong_shares, no_shares])
 def test_one_wrong_share_does_not_end_the_run(tmp_path: Path, stack: ExitStack, method: str, change: Change) -> None:
-    service, names, said = town(tmp_path, stack, {4: change})
+    unmasked = 0
+
+    def counting(message: ToRecommender) -> ToRecommender:
+        nonlocal unmasked
+        unmasked += isinstance(message, Unmasking)
+        return change(message)
+
+    service, names, said = town(tmp_path, stack, {4: counting})
     more = {"rounds": 1} if method == "hdp-sum" else {"rounds": 2, "factors": 3}
     service.conduct(service.begin(RunSettings(method=method, view="sums", minimum=9, **more)))
     named = [line for line in said if "wrong shares" in line]
     if change is wrong_shares:
-        assert len(named) == 1  # and in later sums it has no part
+        assert len(named) == 1
         assert names[4][:16] in named[0]
+        assert unmasked == 1  # in later sums it has no part
     else:
         assert named == []  # silence is no lie
+        assert unmasked == (1 if method == "hdp-sum" else 3)
 
 
 def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitStack) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from hdpmf.device.policy import Policy
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import Refusal
+from hdpmf.protocol import Ready, Refusal
 
-from .hostile import ask, device, enrol, table, terms
+from .hostile import ask, device, enrol, survey, table, terms
 
 TABLE = table()
 
@@ -43,3 +43,15 @@ def test_a_line_of_a_policy_changes_that_line() -> None:
     assert Policy.from_toml(after.to_toml(), Policy(max_epsilon_per_run=0.1)) == after
     with pytest.raises(ConfigError):
         Policy.from_toml("epsilom = 0.5", before)
+
+
+def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
+    """11: the epsilon of a table is a rating's; sixty ratings of one person would have spent sixty times as much."""
+    wide = table(60)
+    agent = device(dict.fromkeys(wide.ids, 3.0), catalogue=wide)
+    enrol([agent], others=199)
+    ask(agent, terms("hdp-sum", "sums", wide, epsilon=1.0))
+    assert ask(agent, survey("A", wide, epsilon=1.0)) == Ready(number=0)
+    agreed = agent._store.ledger.entries()[-1]
+    assert (agreed.action, agreed.ratings) == ("agreed", 50)
+    assert agreed.paid == pytest.approx(50.0)

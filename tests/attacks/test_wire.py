@@ -25,6 +25,8 @@ from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.flower.signing import BODY, Doorkeeper, server_name, signed_headers
 from hdpmf.transport.keys import NodeKey
 
+from .test_tls import GOOD, OLD, client
+
 pytestmark = pytest.mark.slow
 
 with needs_flower():
@@ -315,6 +317,21 @@ def _connection(town: Town) -> Iterator[ssl.SSLSocket]:
     raw = socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0)
     with raw, town.trust.wrap_socket(raw, server_hostname="127.0.0.1") as wire:
         yield wire
+
+
+def test_nobody_gets_an_older_tls_or_none(town: Town):
+    for version in (*OLD, GOOD):
+        refused = contextlib.nullcontext() if version == GOOD else pytest.raises((ssl.SSLError, ConnectionError))
+        with (
+            socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw,
+            refused,
+            client(town.recommender.authority, version).wrap_socket(raw, server_hostname="127.0.0.1") as wire,
+        ):
+            assert wire.version() == "TLSv1.2"
+    with socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw:
+        raw.sendall(f"POST {CALL} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):
+            assert not raw.recv(100).startswith(b"HTTP")
 
 
 # 18. Headers that one recommender has seen.

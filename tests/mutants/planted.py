@@ -1,4 +1,4 @@
-"""Faults that were once planted by hand and that no test noticed (issue 11), each with the test that does now."""
+"""Faults that were once planted by hand and that no test noticed, each with the test that does now."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ PLANTED = (
             "mask_keys = split(self._mask_secret, threshold - 1, degree)", (_TOO_FEW,)),
     Planted("a device counts for any number of users", "device/policy.py", "if terms.credit > self.max_credit:",
             "if False:", ("tests/attacks/test_participants.py",)),
+    Planted("no limit per person by default", "device/policy.py", "max_total: float | None = 50.0",
+            "max_total: float | None = None", ("tests/attacks/test_policy.py",)),
+    Planted("who gave wrong shares is asked again", "service/sums.py",
+            "honest = frozenset(asked) - set(run.checkpoint.barred)", "honest = frozenset(asked)",
+            ("tests/attacks/test_hostile_device.py",)),
     Planted("half of hdp-sum's noise", "shard/contribution.py",
             "self._noise.laplace_share(scale, contributors,", "self._noise.laplace_share(scale / 2, contributors,",
             ("tests/attacks/test_participants.py::test_the_whole_noise_is_in_the_smallest_sum",)),
