@@ -49,6 +49,8 @@ PLANTED = (
     Planted("who gave wrong shares is asked again", "service/sums.py",
             "honest = frozenset(asked) - set(run.checkpoint.barred)", "honest = frozenset(asked)",
             ("tests/attacks/test_hostile_device.py",)),
+    Planted("strangers hold any number of connections", "transport/flower/doors.py",
+            "if not self.visitors.takes(place):", "if False:", ("tests/unit/transport/test_flower_doors.py",)),
     Planted("half of hdp-sum's noise", "shard/contribution.py",
             "self._noise.laplace_share(scale, contributors,", "self._noise.laplace_share(scale / 2, contributors,",
             ("tests/attacks/test_participants.py::test_the_whole_noise_is_in_the_smallest_sum",)),
