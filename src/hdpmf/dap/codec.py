@@ -191,7 +191,7 @@ class Items(Codec):
             raise TypeError("a list's annotation is tuple[Message, ...]")
         inner = Reader(reader.vector(self.width, self.minimum), reader.what)
         items = []
-        while inner.left:
+        while inner.left > 0:
             items.append(self.item.read(inner))
         return tuple(items)
 

@@ -12,9 +12,11 @@ from hdpmf import dap
 from hdpmf.dap import (
     AggregateShareReq,
     AggregationJobInitReq,
+    AggregationJobResp,
     BatchSelector,
     Extension,
     HpkeCiphertext,
+    HpkeConfig,
     HpkeConfigList,
     Interval,
     Message,
@@ -67,9 +69,10 @@ def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
 def written_again(kind: type[Message], data: bytes) -> bytes | None:
     """One message has one text: what is understood is written as it came. None if it is refused."""
     try:
-        return kind.decode(data).encode()
+        message = kind.decode(data)
     except DapError:
         return None
+    return message.encode()
 
 
 def test_there_are_messages():
@@ -105,6 +108,22 @@ def test_changed_bytes_are_a_message_or_a_refusal(kind: type[Message]):
         assert written_again(kind, data) in (data, None)
 
     either()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        PlaintextInputShare((Extension(1, b"ab"), Extension(2, b"cd")), b"ef"),
+        HpkeConfigList((HpkeConfig(1, 2, 3, 4, b"ab"), HpkeConfig(5, 6, 7, 8, b"cd"))),
+        AggregationJobResp((PrepareResp(bytes(16), b"ab"), PrepareResp(bytes(16), b"cd"))),
+    ],
+)
+def test_lengths_within_lists_are_held_to_their_list(message: Message):
+    data = message.encode()
+    for place in range(len(data)):
+        for byte in (0, 1, 2, 3, 5, 200):
+            changed = data[:place] + bytes([byte]) + data[place + 1 :]
+            assert written_again(type(message), changed) in (changed, None)
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
@@ -175,6 +194,22 @@ def test_what_does_not_fit_is_not_written(message: Message):
 )
 def test_unknown_cases_are_refused(kind: type[Message], data: bytes):
     with pytest.raises(DapError):
+        kind.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (HpkeConfigList, bytes(2)),
+        (HpkeConfig, bytes(9)),
+        (HpkeCiphertext, bytes(7)),
+        (HpkeCiphertext, b"\0\0\x01e" + bytes(4)),
+        (AggregationJobResp, bytes(4)),
+        (AggregationJobInitReq, bytes(4) + b"\x01" + bytes(4)),
+    ],
+)
+def test_what_must_not_be_empty_is_not(kind: type[Message], data: bytes):
+    with pytest.raises(DapError, match="must not be empty"):
         kind.decode(data)
 
 

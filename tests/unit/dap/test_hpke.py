@@ -128,7 +128,7 @@ def test_the_first_key_that_we_speak_is_taken():
 @pytest.mark.parametrize(
     "config",
     [
-        HpkeConfig(1, 0x0010, 1, 1, bytes(32)),
+        HpkeConfig(1, 0x0010, 1, 1, KEYS.config.public_key),
         HpkeConfig(1, 0x0020, 1, 1, bytes(31)),
         HpkeConfig(1, 0x0020, 1, 1, bytes(32)),
     ],
