@@ -1,0 +1,276 @@
+"""What servers refuse, and how early: strangers on the headers, wrong sizes before a byte of the body."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+import pytest
+from two_servers import HELPER, LEADER, Asked, CollectorHere, Pair, make_task, near
+
+from hdpmf.aggregator.config import Limits
+from hdpmf.dap import (
+    AGGREGATE_SHARES_PATH,
+    AGGREGATION_JOB_PATH,
+    COLLECTION_JOB_PATH,
+    MEDIA_TYPES,
+    REPORTS_PATH,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    CollectionReq,
+    HpkeConfigList,
+    Report,
+    id_to_text,
+)
+from hdpmf.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
+
+DAY = 86_400
+REPORT = MEDIA_TYPES[Report]
+LIMITS = Limits(header_seconds=1.5, body_seconds=1.5, per_address=24)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with Pair(tmp_path_factory.mktemp("pair"), limits=LIMITS) as running:
+        running.start(HELPER, LEADER)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def asked(pair: Pair) -> Asked:
+    made = make_task(pair.servers, pair.collector.card)
+    pair.give(made)
+    return made
+
+
+def connect(pair: Pair, role: str = LEADER) -> ssl.SSLSocket:
+    plain = socket.create_connection(("localhost", pair.folders[role].config.port), timeout=20)
+    return pair.context(role).wrap_socket(plain, server_hostname="localhost")
+
+
+def head(method: str, path: str, **headers: object) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def answer_to(pair: Pair, role: str, request: bytes) -> tuple[int, dict[str, object]]:
+    """What a server says to headers alone: it must not wait for the body that they announce."""
+    with connect(pair, role) as stream:
+        stream.sendall(request)
+        told = b""
+        while chunk := stream.recv(65536):
+            told += chunk
+            start, found, body = told.partition(b"\r\n\r\n")
+            if found and body:
+                break
+    return int(start.split()[1]), json.loads(body)
+
+
+def paths(asked: Asked) -> list[tuple[str, str, str, str]]:
+    task, job = id_to_text(asked.id), id_to_text(bytes(16))
+    collection = COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)
+    aggregation = AGGREGATION_JOB_PATH.format(task_id=task, aggregation_job_id=job)
+    return [
+        (LEADER, "PUT", TASK_PATH.format(task_id=task), TASK_MEDIA_TYPE),
+        (HELPER, "PUT", TASK_PATH.format(task_id=task), TASK_MEDIA_TYPE),
+        (LEADER, "PUT", collection, MEDIA_TYPES[CollectionReq]),
+        (LEADER, "POST", collection, MEDIA_TYPES[CollectionReq]),
+        (HELPER, "PUT", aggregation, MEDIA_TYPES[AggregationJobInitReq]),
+        (HELPER, "POST", AGGREGATE_SHARES_PATH.format(task_id=task), MEDIA_TYPES[AggregateShareReq]),
+        (LEADER, "GET", "/metrics", ""),
+        (HELPER, "GET", "/metrics", ""),
+    ]
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_strangers_are_turned_away_on_the_headers(pair: Pair, asked: Asked, place: int) -> None:
+    role, method, path, media_type = paths(asked)[place]
+    stranger = CollectorHere()
+    other = HELPER if role == LEADER else LEADER
+    tokens = [
+        "", "Bearer", "Bearer x", "Basic eDp4", f"Bearer {'0' * 64}",
+        stranger.headers(pair.cards[role])["authorization"],
+        pair.collector.headers(pair.cards[other])["authorization"],  # ours, but for the other server
+    ]  # fmt: skip
+    for token in tokens:
+        request = head(method, path, content_length=50, content_type=media_type, authorization=token)
+        status, said = answer_to(pair, role, request)
+        assert (status, said["type"]) == (403, "urn:ietf:params:ppm:dap:error:unauthorizedRequest")
+
+
+def test_sizes_are_compared_before_a_byte_is_read(pair: Pair, asked: Asked) -> None:
+    path, size = REPORTS_PATH.format(task_id=id_to_text(asked.id)), len(asked.report([1, 2, 3, 4]))
+    wrong = {
+        413: head("PUT", path, content_type=REPORT, content_length=10**12),
+        400: head("PUT", path, content_type=REPORT, content_length=size - 1),
+        411: head("PUT", path, content_type=REPORT, transfer_encoding="chunked"),
+        415: head("PUT", path, content_type="text/plain", content_length=size),
+    }
+    for status, request in wrong.items():
+        assert answer_to(pair, LEADER, request)[0] == status
+    unknown = REPORTS_PATH.format(task_id=id_to_text(bytes(32)))
+    status, said = answer_to(pair, LEADER, head("PUT", unknown, content_type=REPORT, content_length=size))
+    assert (status, said["type"]) == (404, "urn:ietf:params:ppm:dap:error:unrecognizedTask")
+    no_id = REPORTS_PATH.format(task_id="x" * 43)
+    assert answer_to(pair, LEADER, head("PUT", no_id, content_type=REPORT, content_length=size))[0] == 400
+
+
+def test_a_recommender_gives_only_its_own_tasks(pair: Pair, asked: Asked) -> None:
+    foreign = make_task(pair.servers, CollectorHere("films").card)
+    assert pair.put_task(LEADER, foreign.id, encode_submission(foreign.document)).status_code == 403
+    fresh = make_task(pair.servers, pair.collector.card, seconds=7200)
+    assert pair.put_task(LEADER, asked.id, encode_submission(fresh.document)).status_code == 400
+    assert pair.put_task(LEADER, fresh.id, b"\x81garbage").status_code == 400
+    noiseless = make_task(pair.servers, pair.collector.card, noise="0/1")
+    assert pair.put_task(HELPER, noiseless.id, encode_submission(noiseless.document)).status_code == 400
+
+
+def test_recommenders_count_as_soon_as_they_are_admitted(pair: Pair) -> None:
+    films = CollectorHere("films")
+    task = make_task(pair.servers, films.card)
+    body, headers = encode_submission(task.document), films.headers(pair.cards[LEADER])
+    assert pair.put_task(LEADER, task.id, body, headers).status_code == 403
+    pair.folders[LEADER].admit(films.card)
+    assert pair.put_task(LEADER, task.id, body, headers).status_code == 201
+    assert pair.put_task(LEADER, task.id, body, headers).status_code == 201  # the same again is nothing new
+    pair.folders[LEADER].dismiss("films")
+    assert pair.put_task(LEADER, task.id, body, headers).status_code == 403
+
+
+def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
+    asked = make_task(pair.servers, pair.collector.card, devices=3, seconds=6)
+    pair.give(asked)
+    first, second, _ = asked.devices
+    report = asked.report([1, 1, 1, 1])
+    path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
+    assert answer_to(pair, LEADER, head("PUT", path, content_type=REPORT, content_length=len(report)))[0] == 403
+    for _ in range(2):
+        assert pair.upload(asked, report, asked.signed(first, report)).status_code == 201
+    assert pair.upload(asked, report, {**asked.signed(second, report), "hdpmf-device": first}).status_code == 403
+    another = asked.report([2, 2, 2, 2])
+    refused = pair.upload(asked, another, asked.signed(first, another))
+    assert (refused.status_code, refused.json()["type"][-14:]) == (400, "reportRejected")
+    assert pair.upload(asked, another, asked.signed(second, another)).status_code == 201
+    found, count = pair.collect(asked)
+    assert count == 2
+    assert near(found, [3, 3, 3, 3])
+
+
+def test_a_clock_that_is_off_by_a_day(pair: Pair) -> None:
+    start = int(time.time()) - DAY // 2
+    asked = make_task(pair.servers, pair.collector.card, begin=start, seconds=3 * DAY)
+    pair.give(asked)
+    kinds = {}
+    for hours in (-24, 24):
+        told = pair.upload(asked, asked.report([0, 0, 0, 0], when=time.time() + hours * 3600))
+        kinds[hours] = (told.status_code, told.json()["type"].rpartition(":")[2])
+    assert kinds == {-24: (400, "reportRejected"), 24: (400, "reportTooEarly")}
+
+
+def test_ten_thousand_hostile_uploads_cost_nothing(pair: Pair, asked: Asked) -> None:
+    """Garbage of the right size, true reports with a byte changed, and other requests, on four connections."""
+    good = asked.report([5, 5, 5, 5])
+    path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
+    start = head("PUT", path, content_type=REPORT, content_length=len(good))
+    before = memory(pair)
+    for _ in range(4):
+        with connect(pair) as stream:
+            for _ in range(25):
+                bodies = [secrets.token_bytes(len(good)) for _ in range(99)] + [good[:20] + b"\xff" + good[21:]]
+                stream.sendall(b"".join(start + body for body in bodies))
+                seen = b""
+                while seen.count(b"HTTP/1.1 ") < 100 or not seen.endswith(b"}"):
+                    seen += stream.recv(1 << 20)
+                assert seen.count(b"HTTP/1.1 400") == 100
+    assert memory(pair) < before + 100 * 2**20
+    assert pair.upload(asked, good).status_code == 201
+
+
+def memory(pair: Pair) -> int:
+    """Bytes that the leader has in memory."""
+    with open(f"/proc/{pair.deployment.child(LEADER).process.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_slow_and_endless_requests_are_cut(pair: Pair, asked: Asked) -> None:
+    path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
+    size = len(asked.report([0, 0, 0, 0]))
+    slow = {
+        "says nothing": b"",
+        "never ends its headers": b"PUT / HTTP/1.1\r\nhost: loc",
+        "never ends its body": head("PUT", path, content_type=REPORT, content_length=size) + b"x" * 10,
+    }
+    streams = {}
+    for name, sent in slow.items():
+        streams[name] = connect(pair)
+        streams[name].sendall(sent)
+    for name, stream in streams.items():
+        with stream:
+            begin = time.monotonic()
+            assert ended(stream), name
+            assert time.monotonic() - begin < 10
+    with connect(pair) as stream:
+        stream.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 20_000)
+        assert b" 431 " in stream.recv(100)
+    assert pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/healthz")).status_code == 200
+
+
+def test_one_address_cannot_have_all_connections(pair: Pair) -> None:
+    streams = [connect(pair, HELPER) for _ in range(LIMITS.per_address + 5)]
+    time.sleep(0.3)
+    for stream in streams:
+        stream.settimeout(0.05)
+    closed = 0
+    for stream in streams:
+        try:
+            closed += stream.recv(1) == b""
+        except TimeoutError:
+            pass
+        except (ConnectionError, ssl.SSLError):
+            closed += 1
+    for stream in streams:
+        stream.close()
+    assert 5 <= closed <= 12  # some of ours may be there already
+
+
+def ended(stream: ssl.SSLSocket) -> bool:
+    """Whether the other side has ended the connection."""
+    try:
+        return stream.recv(1) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def test_keys_can_be_kept(pair: Pair, asked: Asked) -> None:
+    for role in (LEADER, HELPER):
+        url = pair.cards[role].endpoint(f"/hpke_config?task_id={id_to_text(asked.id)}")
+        told = pair.clients[role].get(url)
+        assert told.headers["cache-control"].startswith("public, max-age=")
+        (config,) = HpkeConfigList.decode(told.content).hpke_configs
+        assert config.encode().hex() == pair.cards[role].hpke
+        assert pair.clients[role].get(pair.cards[role].endpoint("/hpke_config?task_id=x")).status_code == 400
+
+
+def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
+    asked = make_task(pair.servers, pair.collector.card, devices=1)
+    pair.give(asked)
+    (device,) = asked.devices
+    report = asked.report([9, 9, 9, 9])
+    assert pair.upload(asked, report, asked.signed(device, report)).status_code == 201
+    bad = asked.report([9, 9, 9, 9])
+    pair.upload(asked, bad, asked.signed(device, report))
+    token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
+    counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token)
+    assert 'hdpmf_aggregator_uploads_total{outcome="accepted"}' in counts.text
+    assert 'outcome="unauthorizedRequest"' in counts.text
+    log = pair.log(LEADER).splitlines()[1:]
+    lines = [json.loads(line) for line in log]
+    assert all({"time", "level", "role", "event"} <= line.keys() for line in lines)
+    for text in ("\n".join(log), counts.text):
+        for private in (device, report[:16].hex(), "127.0.0.1", pair.folders[LEADER].metrics_token):
+            assert private not in text
