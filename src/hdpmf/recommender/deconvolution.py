@@ -31,8 +31,10 @@ class Weights:
     size_biased: np.ndarray
 
 
-def deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
+def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights:
     """Estimate how sums of weights are spread over items, and from that each item's own sum.
+
+    The noise may have one scale, or one for each item.
 
     Nonparametric maximum likelihood: a distribution on zero and a geometric grid, by expectation maximisation under
     the Laplace likelihood. It needs no assumption about popularity, which differs between catalogues. A sum that is
@@ -40,7 +42,12 @@ def deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
     """
     unclear = released < _CLEAR * noise_scale
     found = _as_released(released, np.full(len(released), np.sqrt(2.0) * noise_scale))
-    return _filled_in(found, unclear, lambda: _deconvolve(released[unclear], noise_scale))
+    if not isinstance(noise_scale, np.ndarray):
+        return _filled_in(found, unclear, lambda: _deconvolve(released[unclear], noise_scale))
+    scale = float(noise_scale.max())
+    if scale == noise_scale.min():
+        return _filled_in(found, unclear, lambda: _deconvolve(released[unclear], scale))
+    return _filled_in(found, unclear, lambda: _deconvolve_each(released, noise_scale, unclear))
 
 
 def _deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
@@ -49,6 +56,21 @@ def _deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
     centres, counts = _histogram(released, noise_scale)
     shares = _spread(np.abs(centres[:, None] - grid) / noise_scale, counts)
     return _in_chunks(len(released), grid, shares, lambda part: np.abs(released[part, None] - grid) / noise_scale)
+
+
+def _deconvolve_each(released: np.ndarray, scales: np.ndarray, unclear: np.ndarray) -> Weights:
+    largest = _CLEAR * float(scales.max())
+    grid = _grid(largest)
+
+    def distances(rows: np.ndarray) -> Callable[[slice], np.ndarray]:
+        sums, own = released[rows], scales[rows]
+        return lambda part: np.asarray(np.abs(sums[part, None] - grid) / own[part, None])
+
+    # Clear sums of little noise stay in the sample: without them large sums would look rarer than they are.
+    within = np.flatnonzero(released < largest)
+    shares = _spread_of_sample(len(within), distances(within))
+    rows = np.flatnonzero(unclear)
+    return _in_chunks(len(rows), grid, shares, distances(rows))
 
 
 def deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
@@ -71,10 +93,13 @@ def _deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray,
             + np.abs(second[part, None] - grid) / second_scale[part, None]
         )
 
-    # An even sample shows how sums are spread as well as all items do, and bounds the memory.
-    every = slice(None, None, max(len(first) // _SAMPLE, 1))
-    shares = _spread(distance(every), np.ones(len(first[every])))
-    return _in_chunks(len(first), grid, shares, distance)
+    return _in_chunks(len(first), grid, _spread_of_sample(len(first), distance), distance)
+
+
+def _spread_of_sample(n: int, distance: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """An even sample shows how sums are spread as well as all items do, and bounds the memory."""
+    sample = distance(slice(None, None, max(n // _SAMPLE, 1)))
+    return _spread(sample, np.ones(len(sample)))
 
 
 def _as_released(sums: np.ndarray, deviation: np.ndarray) -> Weights:

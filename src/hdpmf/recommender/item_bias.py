@@ -24,6 +24,7 @@ from hdpmf.privacy.coding import (
 from hdpmf.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.ratings import RatingScale
 from hdpmf.recommender.deconvolution import Weights, deconvolve
+from hdpmf.recommender.runs import Answered, check_alike, weigh
 
 STARS = 4.0
 """Width of the scale in stars."""
@@ -77,6 +78,38 @@ class Observed:
 
 def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> Observed:
     """What the secure sum gives: the contributions of all shards together, in real units."""
+    scores, weights, total = _real_sums(survey, contributions, n_heads)
+    return Observed(scores, weights, _mean(total, float(weights.sum())))
+
+
+def add_up_runs(survey: Survey, own: Answered, earlier: Sequence[Answered]) -> tuple[Observed, np.ndarray]:
+    """What several runs give together, each weighed by what it holds, and per item the scale of the noise in it.
+
+    Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did not know has nothing
+    of it, and none of its noise.
+    """
+    check_alike(survey, earlier)
+    runs = [own, *earlier]
+    known = np.array([np.arange(survey.n_items) < run.survey.n_items for run in runs], np.float64)
+    scores, weights = np.zeros_like(known), np.zeros_like(known)
+    totals = np.zeros(len(runs))
+    for row, run in enumerate(runs):
+        answer = run.answer
+        if not isinstance(answer, SumContribution):
+            raise ProtocolError("answers of different designs cannot be put together")
+        n = run.survey.n_items
+        scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, [answer])
+    noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
+    counted = weigh(weights, noise, known)
+    mean = _mean(float(counted.runs @ totals), float(counted.runs @ weights.sum(1)))
+    observed = Observed((counted.items * scores).sum(0), (counted.items * weights).sum(0), mean)
+    return observed, counted.noise * survey.epsilon
+
+
+def _real_sums(
+    survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Scores, weights and the total."""
     if any(len(part.scores) != survey.n_items + n_heads for part in contributions):
         raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
@@ -84,10 +117,12 @@ def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: in
     scores = np.sum([part.scores for part in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
     weights = np.sum([part.weights for part in contributions], axis=0) / WEIGHT_UNITS
     total = sum(part.total for part in contributions) * (ruler.unit / WEIGHT_UNITS)
-    if survey.design == "S":
-        total = float(scores.sum())
-    mean = MIDDLE + STARS * total / max(float(weights.sum()), 1.0)
-    return Observed(scores, weights, float(np.clip(mean, 1.0, 1.0 + STARS)))
+    return scores, weights, float(scores.sum()) if survey.design == "S" else total
+
+
+def _mean(total: float, weight: float) -> float:
+    """Mean rating of all, in stars."""
+    return float(np.clip(MIDDLE + STARS * total / max(weight, 1.0), 1.0, 1.0 + STARS))
 
 
 def coding_of(survey: Survey) -> Coding:
@@ -97,7 +132,11 @@ def coding_of(survey: Survey) -> Coding:
 
 
 def facts_from_sums(
-    survey: Survey, contributions: Sequence[SumContribution], features: np.ndarray | None, n_sums: float = 1
+    survey: Survey,
+    contributions: Sequence[SumContribution],
+    features: np.ndarray | None,
+    n_sums: float = 1,
+    earlier: Sequence[Answered] = (),
 ) -> ItemFacts:
     """Item facts from secure sums.
 
@@ -107,15 +146,27 @@ def facts_from_sums(
         features: Public features of the items, one row each, or None.
         n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
             number where each is a sum over a cohort of its own, and more where more users added a share than make it.
+        earlier: What earlier runs released of other ratings.
     """
-    observed = add_up(survey, contributions)
     # The sum of several Laplace noises counts as one of the same variance.
-    more = np.sqrt(n_sums)
+    more: float | np.ndarray = np.sqrt(n_sums)
+    if earlier:
+        observed, more = add_up_runs(survey, Answered(survey, _joined(contributions), n_sums), earlier)
+    else:
+        observed = add_up(survey, contributions)
     if survey.design == "S":
         return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
     known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
     return item_facts(survey, observed.mean, bias, variance, known.size_biased)
+
+
+def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
+    return SumContribution(
+        scores=np.sum([part.scores for part in contributions], axis=0),
+        weights=np.sum([part.weights for part in contributions], axis=0),
+        total=sum(part.total for part in contributions),
+    )
 
 
 def sharp_biases(
@@ -154,7 +205,7 @@ def item_facts(
     )
 
 
-def _simple(observed: Observed, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _simple(observed: Observed, epsilon: float | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
     offset = observed.mean - MIDDLE
     weights = np.maximum(observed.weights, 0.0)

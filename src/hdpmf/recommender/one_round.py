@@ -17,6 +17,7 @@ from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.recommender.bits import facts_from_bits
 from hdpmf.recommender.item_bias import facts_from_sums
 from hdpmf.recommender.labels import facts_from_labels, make_grouping
+from hdpmf.recommender.runs import Answered, check_alike
 
 Answer = SumContribution | BitContribution
 """What a shard, or a secure sum over devices, says to a survey."""
@@ -133,13 +134,15 @@ class OneRoundRecommender:
         """Go on with a grouping that was made before."""
         self._counted, self._grouping = counted, grouping
 
-    def facts(self, answers: Sequence[Answer], n_sums: float = 1) -> ItemFacts:
+    def facts(self, answers: Sequence[Answer], n_sums: float = 1, earlier: Sequence[Answered] = ()) -> ItemFacts:
         """Item facts from the answers.
 
         Args:
-            answers: Of shards that share the noise of one sum, or of cohorts with a secure sum each.
+            answers: Of shards that share the noise of one sum, or of cohorts of one run with a secure sum each.
             n_sums: How many times the whole noise is in sums together: the more cohorts, the more noise. Bits carry
                 their noise each by itself.
+            earlier: What earlier runs released of other ratings, each with its own noise. Runs of sums are weighed by
+                what they hold; bits are put together as they are.
         """
         matrix = None if self._features is None else self._features.matrix
         bits = [answer for answer in answers if isinstance(answer, BitContribution)]
@@ -147,9 +150,13 @@ class OneRoundRecommender:
         if bits and sums:
             raise ProtocolError("answers of different designs cannot be put together")
         if bits:
-            return facts_from_bits(self.survey, bits, self._features, self._n_patterns)
+            check_alike(self.survey, earlier)
+            before = [past.answer for past in earlier if isinstance(past.answer, BitContribution)]
+            if len(before) < len(earlier):
+                raise ProtocolError("answers of different designs cannot be put together")
+            return facts_from_bits(self.survey, [*before, *bits], self._features, self._n_patterns)
         if not self.survey.labels:
-            return facts_from_sums(self.survey, sums, matrix, n_sums)
-        if self._grouping is None or matrix is None or n_sums != 1:
+            return facts_from_sums(self.survey, sums, matrix, n_sums, earlier)
+        if self._grouping is None or matrix is None or n_sums != 1 or earlier:
             raise ProtocolError("answers by taste labels are those of one cohort, after it was grouped")
         return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix)
