@@ -378,7 +378,7 @@ def test_join_needs_to_know_where_and_whom(rated: Path, tmp_path: Path, call: Ca
         return str(ended.json["error"]["message"])
 
     assert "where the recommender is" in said()
-    assert "host:port" in said("https://films.example")
+    assert "host:port" in said("http://films.example")
     assert "--ca" in said("films.example:9443")
     (tmp_path / "ca.pem").write_text("no certificate")
     assert "authority" in said("films.example:9443", "--ca", tmp_path / "ca.pem").lower()

@@ -34,7 +34,7 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, n_items: int, 
     facts = None if model is None or model.run != run.hex() else decode(model.numbers)
     if model is None or not isinstance(facts, ItemFacts) or facts.lists is None:
         raise OutOfTurnError("refused: a model for lists comes after the facts of its run, which name it")
-    most = min(policy.max_list_bytes, FREE_BYTES + BYTES_PER_ITEM * n_items)
+    most = most_list_bytes(policy, n_items)
     if len(body) > most:
         raise DeclinedError(
             "policy",
@@ -46,6 +46,11 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, n_items: int, 
     if read_lists(body).n_items != n_items:
         raise ProtocolError("refused: the model for lists is about another item table than the pinned one")
     return msgspec.structs.replace(model, lists=body)
+
+
+def most_list_bytes(policy: Policy, n_items: int) -> int:
+    """What a model for lists of so many items may have on this device."""
+    return min(policy.max_list_bytes, FREE_BYTES + BYTES_PER_ITEM * n_items)
 
 
 def lack_lists(model: LocalModel) -> bool:

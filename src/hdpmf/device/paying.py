@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hdpmf.device.declined import DeclinedError
-from hdpmf.device.ledger import SLACK, Entry
+from hdpmf.device.ledger import SLACK, Action, Entry
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedRoster
 from hdpmf.device.store import DeviceStore
@@ -21,6 +23,9 @@ from hdpmf.privacy.coding import weight_units
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Terms
 from hdpmf.ratings import Ratings
+
+if TYPE_CHECKING:
+    from hdpmf.protocol.servers import Servers
 
 TYPICAL_RATERS = 20
 
@@ -110,11 +115,38 @@ def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
     )
 
 
-def agreed_words(terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True) -> str:
+def agreed_words(
+    terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True, servers: Servers | None = None
+) -> str:
     """What is paid for, and what it is worth, in plain English."""
     sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
     account = _accountant(terms, factors, "epoch" if fresh else "once")
-    return f"{terms.method} with epsilon {terms.epsilon:g}. The recommender sees {sees}. {PROMISE[worth]} {account}"
+    by, who = "", "The recommender sees"
+    if servers is not None:
+        by = f", summed by the servers of {servers.names} (digest {servers.digest})"
+        who = "The recommender, and either server alone, see only"
+    return f"{terms.method} with epsilon {terms.epsilon:g}{by}. {who} {sees}. {PROMISE[worth]} {account}"
+
+
+def entry_of(
+    terms: Terms, status: Status, action: Action, words: str, *, recommender: str, run: bytes, number: int,
+    factors: int = 1,
+) -> Entry:  # fmt: skip
+    """An entry of the ledger about a run with these terms, whose epsilon is worth so much."""
+    return Entry(
+        recommender=recommender,
+        run=run.hex(),
+        number=number,
+        method=terms.method,
+        view=terms.view,
+        epsilon=math.inf if status == "none" else terms.epsilon,
+        status=status,
+        action=action,
+        words=words,
+        rounds=terms.rounds,
+        factors=factors,
+        labels=terms.labels,
+    )
 
 
 @lru_cache(maxsize=64)

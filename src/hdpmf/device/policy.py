@@ -15,6 +15,7 @@ from hdpmf.methods import federated, method_named
 from hdpmf.protocol.federation import Terms
 
 if TYPE_CHECKING:
+    from hdpmf.protocol.servers import Servers
     from hdpmf.secure_sum import SumPolicy
 
 _CHOICE = f"choose from {', '.join(federated())}"
@@ -51,6 +52,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_colluding: Part of the pinned roster that may work for the recommender: without their shares, too, there
             is enough noise in every sum.
         max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
+        servers: Pairs of servers, by their digests, that may sum this device's reports; with none it reports to nobody.
         max_list_bytes: Most that a model for lists may take on this device; for few items it is less.
     """
 
@@ -73,6 +75,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_fraction: str = "1/10"
     max_colluding: str = "1/20"
     max_credit: int = 1
+    servers: tuple[str, ...] = ()
     max_list_bytes: int = 16_000_000
 
     def __post_init__(self) -> None:
@@ -103,6 +106,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("min_fraction", "max_colluding"):
             if not 0 <= self._fraction(name) < 1:
                 raise ConfigError(f"policy: {name} must be from 0 to less than 1, as '1/10'")
+
+        if not all(len(_plain(pair)) == 32 and set(_plain(pair)) <= set("0123456789abcdef") for pair in self.servers):
+            raise ConfigError("policy: servers must be digests of pairs of servers: 32 digits, as join prints them")
 
     def _fraction(self, name: str) -> Fraction:
         try:
@@ -189,6 +195,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"may tell theirs (max_colluding = {self.max_colluding} of the roster)"
             )
 
+    def check_servers(self, servers: Servers) -> None:
+        """Raise PrivacyError unless this is a pair of servers that the device's owner trusts."""
+        if _plain(servers.digest) not in map(_plain, self.servers):
+            trusted = ", ".join(self.servers) or "none"
+            raise PrivacyError(
+                f"the task is for the servers of {servers.names} (digest {servers.digest}); the policy trusts {trusted}"
+            )
+
     def sum_policy(self) -> SumPolicy:
         """What this device insists on in a secure sum."""
         from hdpmf.secure_sum import SumPolicy
@@ -249,8 +263,13 @@ _MEANINGS = {
     "min_fraction": "Part of the roster, at least, that every sum is over.",
     "max_colluding": "Part of the roster that may work for the recommender; noise is enough without theirs.",
     "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
+    "servers": "Pairs of servers, by digest, that may sum this device's reports (join --servers writes it).",
     "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 takes none.",
 }
+
+
+def _plain(digest: str) -> str:
+    return "".join(digest.split())
 
 
 def _toml(value: object) -> str:

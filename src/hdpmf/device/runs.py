@@ -47,6 +47,21 @@ class Runs:
         )
         return self._vault.open(rows[0][0], _place(run, number, request)) if rows else None
 
+    def keep(self, run: bytes, name: bytes, data: bytes) -> None:
+        """Keep something of a run beside its state, in place of what had this name."""
+        with self._database.transaction():
+            self.let_go(run, name)
+            sealed = self._vault.seal(data, _place(run, 0, name))
+            self._database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed))
+
+    def kept(self, run: bytes, name: bytes) -> bytes | None:
+        """What was kept under this name."""
+        return self.reply_to(run, 0, name)
+
+    def let_go(self, run: bytes, name: bytes) -> None:
+        """Forget what was kept under this name."""
+        self._database.execute("DELETE FROM replies WHERE run = ? AND number = 0 AND request = ?", (run, name))
+
     def clear(self) -> None:
         """Forget all runs."""
         with self._database.transaction():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy as np
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.local_model import LocalModel
+from hdpmf.device.paying import entry_of
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
@@ -121,20 +121,15 @@ class Session(ABC):
 
     def entry(self, action: Action, number: int, words: str) -> Entry:
         """An entry of the ledger about this run."""
-        terms, status = self.agreed(), self.standing()
-        return Entry(
+        return entry_of(
+            self.agreed(),
+            self.standing(),
+            action,
+            words,
             recommender=self._setup.recommender,
-            run=self.run.hex(),
+            run=self.run,
             number=number,
-            method=terms.method,
-            view=terms.view,
-            epsilon=math.inf if status == "none" else terms.epsilon,
-            status=status,
-            action=action,
-            words=words,
-            rounds=terms.rounds,
             factors=self.factors(),
-            labels=terms.labels,
         )
 
     def standing(self) -> Status:

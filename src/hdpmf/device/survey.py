@@ -11,22 +11,19 @@ from collections.abc import Callable
 import numpy as np
 
 from hdpmf.device.declined import OutOfTurnError
+from hdpmf.device.facts import model_of_facts
 from hdpmf.device.ledger import Action
-from hdpmf.device.local_model import LocalModel
 from hdpmf.device.paying import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
 from hdpmf.device.run_state import kept
 from hdpmf.device.session import Outcome, Session
 from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
-from hdpmf.methods import METHODS, method_named
+from hdpmf.methods import method_named
 from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.protocol import Accepted, Grouping, ItemFacts, Message, Ready, SumContribution, Survey, Terms
 from hdpmf.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.outgoing import compose
-
-_ONE_ROUND = " or ".join(name for name, method in METHODS.items() if method.one_round)
-"""By which method facts were made that come to a device which was no part of the run: they do not say it."""
 
 
 class SurveySession(Session):
@@ -67,7 +64,7 @@ class SurveySession(Session):
         terms = self.agreed()
         if self.state.charged:
             raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
-        _check(survey, terms)
+        check_survey(survey, terms)
         pays = choose(self._store, terms)
         part = taking_part(self._store, pays[0])
         answer = self._first(survey, self._shard(survey, part))
@@ -132,17 +129,15 @@ class SurveySession(Session):
         return compose(Ready, number=number)
 
     def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
-        known = self._store.pinned_catalogue
-        if known is None or facts.catalogue != known.known.fingerprint or len(facts.bias) != len(known.positions):
-            raise ProtocolError("refused: the item facts are about another item table than the pinned one")
         terms = self._terms
-        model = LocalModel(
+        model = model_of_facts(
+            self._store,
+            facts,
+            body,
             recommender=self._setup.recommender,
             run=self.run.hex(),
-            method=_ONE_ROUND if terms is None else terms.method,
-            view="nothing" if terms is None else terms.view,
-            plan=self.state.plan,
-            numbers=body,
+            terms=terms,
+            survey=self.state.plan,
         )
         self.state.over, self.touched, self.sum = True, True, None
         last = 1 if terms is None else terms.rounds
@@ -151,7 +146,7 @@ class SurveySession(Session):
         return Outcome(compose(Accepted), entry, model=model)
 
 
-def _check(survey: Survey, terms: Terms) -> None:
+def check_survey(survey: Survey, terms: Terms) -> None:
     """Raise ProtocolError unless the survey is what the terms say."""
     if survey.design not in method_named(terms.method).designs:
         raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")

@@ -1,11 +1,16 @@
 """The one place where the private side makes a message. To see what can leave a device, read the calls of this.
 
-Everything leaves in a ``Reply``. Its body is one of the other messages, encoded, or one of a secure sum (``masked``),
-whose words are under masks that only sums over many devices take off.
+To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded, or one of a secure
+sum (``masked``), whose words are under masks that only sums over many devices take off.
+
+To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares, each encrypted to
+its server. What goes beside it is in ``report_headers``.
 """
 
 from __future__ import annotations
 
+import secrets
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdpmf.errors import ProtocolError
@@ -25,7 +30,11 @@ from hdpmf.protocol import (
 from hdpmf.protocol.pairs import PairContribution
 
 if TYPE_CHECKING:
-    from hdpmf.secure_sum import ToRecommender
+    import numpy as np
+
+    from hdpmf.prio import Prio3
+    from hdpmf.protocol.servers import Servers
+    from hdpmf.secure_sum import DeviceIdentity, ToRecommender
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -60,3 +69,61 @@ def masked(message: ToRecommender) -> bytes:
     if not isinstance(message, ToRecommender):
         raise ProtocolError(f"a device never sends a {type(message).__name__}")
     return encode(message)
+
+
+def sealed_report(
+    prio: Prio3, task_id: bytes, servers: Servers, entries: tuple[np.ndarray, np.ndarray], *, at: int
+) -> bytes:
+    """One user's report for two servers, as it is uploaded. Neither server alone learns anything from it.
+
+    Its length, and what is computed for it, depend on the task only.
+
+    Args:
+        prio: The cryptography of the task.
+        task_id: Its id.
+        servers: To whom the shares are encrypted.
+        entries: The user's weights and levels.
+        at: The time that the report says, a multiple of the task's precision.
+    """
+    from hdpmf.dap import (
+        REPORT_ID_SIZE,
+        HpkeConfig,
+        InputShareAad,
+        PlaintextInputShare,
+        Report,
+        ReportMetadata,
+        Role,
+    )
+    from hdpmf.dap.hpke import input_share_info, seal
+    from hdpmf.prio.one_rating import OneRatingPerItem
+
+    if not isinstance(prio.circuit, OneRatingPerItem):
+        raise ProtocolError("a device's report says at most one rating per item; for another circuit it makes none")
+    metadata = ReportMetadata(secrets.token_bytes(REPORT_ID_SIZE), at)
+    shares = prio.shard(prio.circuit.encode(*entries), metadata.report_id)
+    aad = InputShareAad(task_id, metadata, shares.public_share).encode()
+    parties = zip((servers.leader, servers.helper), (Role.LEADER, Role.HELPER), shares.input_shares, strict=True)
+    leader, helper = (
+        seal(
+            HpkeConfig.decode(bytes.fromhex(server.hpke)),
+            input_share_info(role),
+            aad,
+            PlaintextInputShare((), share).encode(),
+        )
+        for server, role, share in parties
+    )
+    return Report(metadata, shares.public_share, leader, helper).encode()
+
+
+def report_headers(identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True) -> dict[str, str]:
+    """What goes beside a report: which device it is from, so that the leader takes no more of it than it has users.
+
+    Where nobody is enrolled (``signed`` is off) it is not said.
+    """
+    from hdpmf.dap import MEDIA_TYPES, Report
+
+    kind = {"content-type": MEDIA_TYPES[Report]}
+    if not signed:
+        return kind
+    signature = identity.sign(b"hdpmf report " + task_id + sha256(report).digest())
+    return kind | {"hdpmf-device": identity.public.hex(), "hdpmf-signature": signature.hex()}

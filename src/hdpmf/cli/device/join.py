@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hdpmf.cli.device.pinning import address_of, pin_authority
 from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.device.two_servers import by_two_servers, pin_two_servers, refuse_options, report_until, words_of
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
 def join(
     target: StoreOptions,
     address: Annotated[
-        str | None, typer.Argument(metavar="[HOST:PORT]", help="The recommender; the one of last time by default.")
+        str | None,
+        typer.Argument(
+            metavar="[ADDRESS]",
+            help="The recommender: https://HOST:PORT for sums by two servers, HOST:PORT for sums by masks; the one of "
+            "last time by default.",
+        ),
     ] = None,
     ca: Annotated[
         Path | None,
@@ -39,6 +46,10 @@ def join(
         Path | None,
         typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned the first time."),
     ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option("--servers", metavar="FILE", help="The two servers that sum, pinned the first time."),
+    ] = None,
     new_authority: Annotated[
         bool,
         typer.Option("--new-authority", help="Trust --ca in place of the authority that was pinned before."),
@@ -46,15 +57,40 @@ def join(
     new_roster: Annotated[
         bool, typer.Option("--new-roster", help="Take --roster in place of the roster that was pinned before.")
     ] = False,
+    new_servers: Annotated[
+        bool, typer.Option("--new-servers", help="Trust --servers in place of the pair that was pinned before.")
+    ] = False,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            "--every",
+            metavar="SECONDS",
+            help="How often to look for something new, with two servers.",
+            show_default="300",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
     json: Json = False,
 ) -> None:
     """Connect to a recommender and answer it, within the policy, until interrupted.
 
-    The device decides what it sends; the ledger has it before it leaves. Authority and roster are pinned the first
-    time. Compare the roster's digest with other participants, in a way that does not go through the recommender.
+    The device decides what it sends; the ledger has it before it leaves. Authority, servers and roster are pinned the
+    first time. Compare the digest of the servers with both organisations, or that of the roster with other
+    participants, in a way that does not go through the recommender.
     """
     with target.open(serving=True) as store:
+        if by_two_servers(store, address):
+            refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
+            where = pin_two_servers(store, address, ca, servers, new_authority, new_servers)
+            with _log_to_stderr(), _stopped_by_signals() as stop:
+                told = report_until(store, where, stop, once, every)
+            told["ledger_entries"] = len(store.ledger.entries())
+            if json:
+                print_json(told)
+            else:
+                print_lines(*words_of(told, target.path))
+            return
+        refuse_options({"--servers": servers, "--new-servers": new_servers or None, "--every": every}, "https://")
         where = _pin(store, address, ca, roster, new_authority, new_roster)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
@@ -62,7 +98,7 @@ def join(
             runs, messages = _answer(store, where, transport, stop, once)
         entries = len(store.ledger.entries())
     if json:
-        facts = {"address": where, "messages": messages, "runs": runs, "ledger_entries": entries}
+        facts = {"address": where, "sums": "masks", "messages": messages, "runs": runs, "ledger_entries": entries}
         print_json(facts)
         return
     print_lines(
@@ -83,11 +119,7 @@ def _pin(
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.flower.device import check_address
 
-    known = store.get("address")
-    if address is None:
-        if known is None:
-            raise ConfigError("say where the recommender is: hdpmf device join STORE HOST:PORT --ca FILE --roster FILE")
-        address = known.decode()
+    address = address_of(store, address)
     check_address(address)
     if new_authority and ca is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
@@ -98,7 +130,7 @@ def _pin(
         if ca is not None:
             authority = read_bytes(ca, "the recommender's authority")
             check_authority(authority)
-            _pin_authority(store, authority, new_authority)
+            pin_authority(store, authority, new_authority)
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
         if roster is not None:
@@ -112,22 +144,6 @@ def _pin(
             "other participants, not through the recommender."
         )
     return address
-
-
-def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
-    from hashlib import sha256
-
-    before = store.get("authority")
-    if before is not None and before != authority:
-        was, now = (sha256(pem).hexdigest()[:16] for pem in (before, authority))
-        if not new:
-            raise ConfigError(
-                f"another authority is pinned here (SHA-256 {was}... of its file; --ca has {now}...): whoever has the "
-                "new one could speak as your recommender. If the recommender told you, in another way, that it has a "
-                "new one, add --new-authority; otherwise leave --ca out"
-            )
-        note(f"The authority is another one than before (SHA-256 {was}... of its file, now {now}...).")
-    store.put("authority", authority)
 
 
 def _pin_roster(store: DeviceStore, data: bytes, new: bool) -> None:

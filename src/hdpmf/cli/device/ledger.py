@@ -132,7 +132,10 @@ def _print_run(run: _Run) -> None:
         return
     claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
     _paragraph(f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}")
-    _paragraph(f"The recommender sees {claim.sees}.")
+    who = "The recommender, and either server alone, see only" if paid.view == "two-servers" else "The recommender sees"
+    _paragraph(f"{who} {claim.sees}.")
+    if paid.view == "two-servers":
+        _paragraph(next((entry.words for entry in run.entries if entry.action == "sent"), "Nothing has left."))
     _paragraph(f"What that reveals: {_reveals(cost)}")
     _paragraph(f"What it stands on: {MEANING[cost.status]} {cost.reason}")
     _paragraph(form.stays_open)

@@ -51,11 +51,12 @@ def write_card(card: DeviceCard, target: Path) -> None:
 
 def _facts(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.device.local_model import kept_model
+    from hdpmf.device.pair import pinned_servers, trusted
     from hdpmf.device.run_state import open_runs
 
     catalogue, roster, model = store.pinned_catalogue, store.roster, kept_model(store)
     total, name, address = store.ledger.spent_total(), store.get("name"), store.get("address")
-    digest = store.get("roster-digest")
+    digest, servers = store.get("roster-digest"), pinned_servers(store)
     facts: dict[str, Any] = {
         "name": None if name is None else name.decode(),
         "identity": store.identity.public.hex(),
@@ -63,6 +64,15 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "encrypted": store.encrypted,
         "ratings": store.n_ratings,
         "address": None if address is None else address.decode(),
+        "sums": None if address is None else "two servers" if address.startswith(b"https://") else "masks",
+        "servers": None
+        if servers is None
+        else {
+            "leader": servers.leader.organisation,
+            "helper": servers.helper.organisation,
+            "digest": servers.digest,
+            "trusted": trusted(store),
+        },
         "roster": None,
         "catalogue": None,
         "budget": None,
@@ -106,15 +116,13 @@ def _model_facts(model: LocalModel) -> dict[str, Any]:
 
 
 def _words(path: Path, facts: dict[str, Any]) -> list[str]:
-    catalogue, roster, budget, model = (facts[name] for name in ("catalogue", "roster", "budget", "model"))
+    catalogue, budget, model = (facts[name] for name in ("catalogue", "budget", "model"))
     sealed = "encrypted" if facts["encrypted"] else "not encrypted"
     lines = [
         f"{path}: {facts['name'] or 'a device'} for {facts['users']} user{'s' if facts['users'] > 1 else ''}, {sealed}",
         f"Identity: {facts['identity']}",
         f"Recommender: {facts['address'] or 'none yet (hdpmf device join)'}",
-        "Roster: none pinned"
-        if roster is None
-        else f"Roster: {roster['devices']} devices for {roster['users']} users, digest {roster['digest']}",
+        *_sums_words(facts),
         f"Ratings: {facts['ratings']}",
     ]
     if catalogue is None:
@@ -139,4 +147,24 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
     if model is not None and model["lists"] is not None:
         lists = model["lists"]
         lines.append(f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}")
+    return lines
+
+
+def _sums_words(facts: dict[str, Any]) -> list[str]:
+    """Who sums what this device sends."""
+    roster, servers = facts["roster"], facts["servers"]
+    lines = []
+    if servers is not None:
+        here = "" if servers["trusted"] else "; the policy does not trust them (servers = ...), so nothing is reported"
+        lines.append(f"Two servers: {servers['leader']} and {servers['helper']}, digest {servers['digest']}{here}")
+    if roster is not None:
+        lines.append(f"Roster: {roster['devices']} devices for {roster['users']} users, digest {roster['digest']}")
+    if not lines:
+        lines.append("Roster: none pinned; two servers: none pinned")
+    if facts["sums"] is not None:
+        lines.append(
+            "Sums: by two servers; either alone, and the recommender, see only sums"
+            if facts["sums"] == "two servers"
+            else "Sums: by masks among the roster's devices; the recommender sees only sums"
+        )
     return lines

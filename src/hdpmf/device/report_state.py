@@ -1,0 +1,158 @@
+"""What a device keeps of its reports, so that a kill at any moment neither pays twice nor sends two different ones."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+
+from hdpmf.device.declined import DeclinedError
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import StorageError
+from hdpmf.protocol.servers import Collector
+
+_TASK = b"task"
+
+T = TypeVar("T")
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A survey by taste labels whose first task this device reported in.
+
+    Attributes:
+        run: Id of that task: the run that ratings have paid in.
+        survey: The survey, encoded.
+    """
+
+    run: bytes
+    survey: bytes
+
+
+class Standing(msgspec.Struct, kw_only=True):
+    """What stands between a device and one recommender, whatever run is under way. The owner's ``forget`` keeps it.
+
+    Attributes:
+        collector: Digest of who gets the sums, as it was in the first task.
+        task: Id of the task under way.
+        until: When the last task that was agreed to ends; until then there is no other.
+        counted: What a task with labels goes on with.
+        survey: The last survey that a report left for, encoded.
+        terms: What was agreed to then, encoded.
+        reported: Id of that task.
+        run: The run that ratings had paid in.
+        model: SHA-256 of the facts that were here then.
+    """
+
+    collector: bytes = b""
+    task: bytes = b""
+    until: int = 0
+    counted: Counted | None = None
+    survey: bytes | None = None
+    terms: bytes | None = None
+    reported: bytes = b""
+    run: bytes = b""
+    model: str = ""
+
+
+class TaskState(msgspec.Struct, kw_only=True):
+    """How far a task is. The reports themselves are kept beside it, sealed. PRIVATE.
+
+    Attributes:
+        recommender: Who published it.
+        moment: When the report is made and leaves, drawn when the task came.
+        run: The run that ratings pay in.
+        built: The ratings have paid, and the reports are kept here.
+        unsent: Which of the reports (one for each user) the leader has not taken.
+        left: A connection was open, so that a report may have left.
+        tries: How often the leader could not be reached, or was not ready, one after another.
+        retry_at: Not before this time again.
+    """
+
+    recommender: str
+    moment: float
+    run: bytes
+    built: bool = False
+    unsent: tuple[int, ...] = ()
+    left: bool = False
+    tries: int = 0
+    retry_at: float = 0.0
+
+
+class ReportBook:
+    """Standing and task under way with one recommender, in the device's store. Read anew each time."""
+
+    def __init__(self, store: DeviceStore, recommender: str) -> None:
+        self._store = store
+        self._recommender = recommender
+
+    def standing(self) -> Standing:
+        """What stands now."""
+        data = self._store.get(self._key)
+        return Standing() if data is None else _read(data, Standing)
+
+    def set_standing(self, standing: Standing) -> None:
+        """Keep it."""
+        self._store.put(self._key, msgspec.msgpack.encode(standing))
+
+    def begin(self, run: bytes, state: TaskState, document: bytes) -> None:
+        """Keep a task that was agreed to."""
+        self._store.runs.keep(run, _TASK, document)
+        self.save(run, state)
+
+    def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
+        """A task that was agreed to, and its document; None if the owner forgot it."""
+        data, document = self._store.runs.load(task_id), self._store.runs.kept(task_id, _TASK)
+        return None if data is None or document is None else (_read(data, TaskState), document)
+
+    def save(self, task_id: bytes, state: TaskState) -> None:
+        """Keep how far it is."""
+        self._store.runs.save(task_id, msgspec.msgpack.encode(state))
+
+    def require(self, task_id: bytes, state: TaskState) -> None:
+        """Inside a transaction: nobody else has gone on with this task, nor forgotten it."""
+        if self._store.runs.load(task_id) != msgspec.msgpack.encode(state):
+            raise DeclinedError("busy", "another process, or the owner, has changed this task")
+
+    def end(self, task_id: bytes) -> None:
+        """Drop a task and whatever is left of its reports."""
+        self._store.runs.drop(task_id)
+        standing = self.standing()
+        if standing.task == task_id:
+            standing.task = b""
+            self.set_standing(standing)
+
+    def put_report(self, task_id: bytes, place: int, report: bytes) -> None:
+        """Keep a user's report."""
+        self._store.runs.keep(task_id, _report(place), report)
+
+    def report(self, task_id: bytes, place: int) -> bytes:
+        """A user's report, as it was made."""
+        data = self._store.runs.kept(task_id, _report(place))
+        if data is None:
+            raise StorageError("a report that is to be sent is not in the store: it is damaged")
+        return data
+
+    def drop_report(self, task_id: bytes, place: int) -> None:
+        """A report is not needed any more."""
+        self._store.runs.let_go(task_id, _report(place))
+
+    @property
+    def _key(self) -> str:
+        return f"reports to {self._recommender}"
+
+
+def collector_digest(collector: Collector) -> bytes:
+    """What a collector is known by."""
+    return sha256(b"hdpmf collector " + msgspec.json.encode(collector)).digest()
+
+
+def _report(place: int) -> bytes:
+    return b"report" + place.to_bytes(8, "big")
+
+
+def _read(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError:
+        raise StorageError("what is kept of reports cannot be read: the store is damaged") from None

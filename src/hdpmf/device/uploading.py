@@ -1,0 +1,192 @@
+"""A device's reports for one task: made once, paid once, sent until they are taken.
+
+Ratings pay in the commit that keeps the reports, right before the first byte leaves. From then on the very same bytes
+go out, however often they are tried. What never left is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from hdpmf.dap import REPORTS_PATH, id_to_text
+from hdpmf.device.facts import kept_facts
+from hdpmf.device.ledger import Action, Entry
+from hdpmf.device.paying import agreed_words, charge, choose, entry_of, taking_part, who_paid
+from hdpmf.device.public_index import Door
+from hdpmf.device.report_state import Counted, ReportBook, TaskState
+from hdpmf.device.store import DeviceStore
+from hdpmf.device.tasks import ReadTask, check_task
+from hdpmf.errors import TransportError
+from hdpmf.privacy.sampling import Noise
+from hdpmf.protocol import encode
+from hdpmf.protocol.task import prio_of
+from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.shard.outgoing import report_headers, sealed_report
+
+REFUSED = frozenset({400, 401, 403, 409, 410, 413, 415, 422})
+"""Answers of a leader after which a report is not tried again. Others may pass: it does not know the task yet, is busy
+or broken."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 15.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Uploads:
+    """Brings the task under way forward.
+
+    Attributes:
+        store: The device's store.
+        book: What is kept of the task.
+        door: How to reach the leader.
+        recommender: Whose task it is, for the ledger.
+        noise: What labels are drawn with.
+        simulation: Seeded noise is allowed.
+        uniform: A random number from 0 to 1, which waits are spread by.
+        log: Told what happens, in lines for the device's owner.
+    """
+
+    store: DeviceStore
+    book: ReportBook
+    door: Door
+    recommender: str
+    noise: Noise
+    simulation: bool
+    uniform: Callable[[], float]
+    log: Callable[[str], None]
+
+    def make(self, read: ReadTask, state: TaskState) -> None:
+        """Choose ratings, let them pay, and keep one report for each user, all in one commit."""
+        store, task, standing = self.store, read.task, self.book.standing()
+        check_task(store, read)  # its owner may have changed the policy since the task came
+        counted, none = standing.counted, np.zeros(0, np.intp)
+        if read.part == "labels":
+            goes_on = counted is not None and counted.survey == encode(read.survey)
+            run = counted.run if counted is not None and goes_on else read.id
+            part = who_paid(store, run, read.terms.epsilon) if goes_on else taking_part(store, none)
+            pays = none, np.zeros(0)
+            words = "drew a taste label, which stays here, and reports by it" if goes_on else "reports zeros: no counts"
+            counted = None  # a label is drawn once
+        else:
+            run = read.id
+            pays = choose(store, read.terms)
+            part = taking_part(store, pays[0])
+            words = agreed_words(read.terms, "proved", servers=task.servers)
+            counted = Counted(run=run, survey=encode(read.survey)) if read.survey.labels else counted
+        shard = OneRoundShard(
+            part.ratings,
+            part.weights,
+            self.noise,
+            epsilon=read.terms.epsilon,
+            catalogue=read.terms.catalogue,
+            n_users=1,  # of no user a share of noise is added
+            simulation=self.simulation,
+        )
+        shard.accept(read.survey)
+        if task.grouping is not None:
+            shard.resume()
+            shard.group(task.grouping)
+        prio = prio_of(task, read.id)
+        # All reports say the time at which the task begins: when they were made is nobody's business.
+        reports = [
+            sealed_report(prio, read.id, task.servers, entries, at=task.begin) for entries in shard.entries(store.users)
+        ]
+        made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(len(reports))))
+        with store.transaction():
+            self.book.require(read.id, state)
+            entry = self._entry(read, run, "agreed", words)
+            if read.part == "labels":
+                store.ledger.note(entry)
+            else:
+                charge(store, entry, *pays)
+            for place, report in enumerate(reports):
+                self.book.put_report(read.id, place, report)
+            self.book.save(read.id, made)
+            self._stand(counted=counted)
+
+    def send(self, read: ReadTask, state: TaskState, now: float) -> bool:
+        """Send what the leader has not taken; whether that was all. ``state`` is changed as the store is."""
+        path = REPORTS_PATH.format(task_id=id_to_text(read.id))
+        for place in state.unsent:
+            body = self.book.report(read.id, place)
+            headers = report_headers(self.store.identity, read.id, body, signed=read.task.enrolled)
+            try:
+                status = self.door.upload(
+                    read.task.servers.leader, path, headers, body, lambda: self._leaves(read, state)
+                )
+            except TransportError as error:
+                self._wait(read, state, now, str(error))
+                return False
+            if not (200 <= status < 300 or status in REFUSED):
+                self._wait(read, state, now, f"its answer was {status}")
+                return False
+            self._taken(read, state, place, status)
+        with self.store.transaction():
+            self.book.end(read.id)
+        return True
+
+    def give_up(self, read: ReadTask, state: TaskState, why: str) -> None:
+        """The task is over here. What provably never left is not paid."""
+        with self.store.transaction():
+            self.book.require(read.id, state)
+            if state.built and not state.left and read.part != "labels":
+                words = f"{why}, and no connection to {read.task.servers.leader.organisation} was open until then"
+                self.store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
+                counted = self.book.standing().counted
+                self._stand(counted=None if counted is not None and counted.run == read.id else counted)
+            self.book.end(read.id)
+        self.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
+
+    def _leaves(self, read: ReadTask, state: TaskState) -> None:
+        """A connection is open: from here on a report may have left, and what was held for it is paid."""
+        if state.left:
+            return
+        servers = read.task.servers
+        words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
+        with self.store.transaction():
+            self.book.require(read.id, state)
+            self.store.ledger.note(self._entry(read, state.run, "sent", words), first=read.part != "labels")
+            self._keep(read, state, left=True)
+            self._stand(
+                survey=encode(read.survey),
+                terms=encode(read.terms),
+                reported=read.id,
+                run=state.run,
+                model=kept_facts(self.store),
+            )
+
+    def _taken(self, read: ReadTask, state: TaskState, place: int, status: int) -> None:
+        with self.store.transaction():
+            self.book.require(read.id, state)
+            if status in REFUSED:
+                words = f"{read.task.servers.leader.organisation} refused a report (its answer was {status})"
+                self.store.ledger.note(self._entry(read, state.run, "refused", words))
+                self.log(f"Task {read.id.hex()[:8]}: {words}.")
+            self.book.drop_report(read.id, place)
+            self._keep(read, state, unsent=tuple(other for other in state.unsent if other != place), tries=0)
+
+    def _wait(self, read: ReadTask, state: TaskState, now: float, why: str) -> None:
+        """Try the same bytes again later."""
+        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), _LONGEST_WAIT) * (0.5 + self.uniform())
+        with self.store.transaction():
+            self.book.require(read.id, state)
+            self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
+        leader = read.task.servers.leader.organisation
+        self.log(f"Task {read.id.hex()[:8]}: {leader} did not take the report yet ({why}).")
+
+    def _keep(self, read: ReadTask, state: TaskState, **changes: object) -> None:
+        for name, value in changes.items():
+            setattr(state, name, value)
+        self.book.save(read.id, state)
+
+    def _stand(self, **changes: object) -> None:
+        standing = self.book.standing()
+        for name, value in changes.items():
+            setattr(standing, name, value)
+        self.book.set_standing(standing)
+
+    def _entry(self, read: ReadTask, run: bytes, action: Action, words: str) -> Entry:
+        return entry_of(read.terms, "proved", action, words, recommender=self.recommender, run=run, number=read.number)

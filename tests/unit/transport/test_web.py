@@ -1,0 +1,197 @@
+"""A device's way out over HTTPS, against a real server that misbehaves."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from hdpmf.errors import ConfigError, StorageError, TransportError
+from hdpmf.protocol.servers import Server
+from hdpmf.transport import web
+from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.transport.web import WebDoor, check_folder_address
+
+REPORT = bytes(range(256)) * 600
+HEADERS = {"content-type": "application/dap-report", "hdpmf-device": "ab"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[tuple[str, str, dict[str, str], bytes]]] = []
+    order: ClassVar[list[str]] = []
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _note(self, body: bytes = b"") -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.asked.append((self.command, self.path, headers, body))
+
+    def _say(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in ({"content-length": str(len(body))} | headers).items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self._note()
+        match self.path.rpartition("/")[2]:
+            case "file":
+                same = self.headers.get("If-None-Match") == '"1"'
+                self._say(304 if same else 200, b"" if same else b"hello", etag='"1"')
+            case "elsewhere":
+                self._say(302, location="/file")
+            case "large":
+                self._say(200, b"x", content_length="3000000000")
+            case "endless":
+                self.send_response(200)
+                self.send_header("transfer-encoding", "chunked")
+                self.end_headers()
+                try:
+                    while True:
+                        self.wfile.write(b"10000\r\n" + bytes(65536) + b"\r\n")
+                except OSError:
+                    pass
+            case "dripping":
+                self.send_response(200)
+                self.send_header("content-length", "1000")
+                self.end_headers()
+                try:
+                    for _ in range(1000):
+                        self.wfile.write(b"x")
+                        self.wfile.flush()
+                        threading.Event().wait(0.05)
+                except OSError:
+                    pass
+            case _:
+                self._say(404)
+
+    def do_PUT(self) -> None:
+        self.order.append("headers here")
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.order.append("body here")
+        self._note(body)
+        self._say(307 if "elsewhere" in self.path else 201, location="/tasks/other/reports")
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    made = ensure_certificates(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
+    return made.authority, made.server, made.key
+
+
+@pytest.fixture
+def address(tls: tuple[Path, Path, Path]) -> Iterator[str]:
+    Handler.asked, Handler.order = [], []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls[1], tls[2])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def door(address: str, tls: tuple[Path, Path, Path]) -> WebDoor:
+    return WebDoor(address, tls[0].read_bytes())
+
+
+def leader_at(address: str, authority: str) -> Server:
+    return Server(organisation="Leaders", url=address, hpke="ab" * 20, identity="a" * 64, authority=authority)
+
+
+def test_files_come_once(door: WebDoor) -> None:
+    assert door.fetch("file", 5) == (b"hello", '"1"')
+    assert door.fetch("file", 5, '"1"') is None
+    assert Handler.asked[0][2].get("accept-encoding") == "identity"  # nothing is unpacked here
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "large", "endless", "absent", "../file", "a/b", "", "file?x", "https:"])
+def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) -> None:
+    with pytest.raises(TransportError):
+        door.fetch(name, 1000)
+    assert [path for _, path, _, _ in Handler.asked if path.endswith("/file")] == []  # redirects are not followed
+
+
+def test_a_file_that_drips_ends(door: WebDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "LONGEST", 0.3)
+    with pytest.raises(TransportError):
+        door.fetch("dripping", 1000)
+
+
+def test_only_the_pinned_authority_is_believed(address: str, tls: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    other = ensure_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()
+    for authority in (other, b""):
+        with pytest.raises(TransportError):
+            WebDoor(address, authority).fetch("file", 5)
+    left: list[int] = []
+    with pytest.raises(TransportError):
+        WebDoor(address, other).upload(
+            leader_at(address, other.decode()), "/r", HEADERS, REPORT, lambda: left.append(1)
+        )
+    assert left == []  # nothing can have left
+    assert Handler.asked == []
+    with pytest.raises(ConfigError, match="PEM"):
+        WebDoor(address, b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
+
+
+def test_a_report_leaves_after_it_was_said(door: WebDoor, address: str, tls: tuple[Path, Path, Path]) -> None:
+    def leaving() -> None:
+        threading.Event().wait(0.1)
+        Handler.order.append("said")
+
+    leader = leader_at(address, tls[0].read_text())
+    assert door.upload(leader, "/tasks/x/reports", HEADERS, REPORT, leaving) == 201
+    assert Handler.order.index("said") < Handler.order.index("body here")
+    (method, path, headers, body), = Handler.asked  # fmt: skip
+    assert (method, path, body) == ("PUT", "/tasks/x/reports", REPORT)
+    assert HEADERS.items() <= headers.items()
+    assert "transfer-encoding" not in headers
+
+
+def test_a_leader_that_points_elsewhere_is_not_followed(door: WebDoor, address: str, tls: tuple[Path, ...]) -> None:
+    assert door.upload(leader_at(address, tls[0].read_text()), "/elsewhere", HEADERS, REPORT, lambda: None) == 307
+    assert len(Handler.asked) == 1
+
+
+def test_where_the_commit_fails_nothing_of_the_report_leaves(
+    door: WebDoor, address: str, tls: tuple[Path, Path, Path]
+) -> None:
+    def full() -> None:
+        raise StorageError("the disk is full")
+
+    with pytest.raises(StorageError):
+        door.upload(leader_at(address, tls[0].read_text()), "/tasks/x/reports", HEADERS, REPORT, full)
+    assert "body here" not in Handler.order or not Handler.asked[-1][3]
+
+
+def test_nobody_there(tls: tuple[Path, Path, Path]) -> None:
+    left: list[int] = []
+    gone = "https://127.0.0.1:9"
+    with pytest.raises(TransportError):
+        WebDoor(gone, tls[0].read_bytes()).fetch("file", 5)
+    with pytest.raises(TransportError):
+        WebDoor(gone).upload(leader_at(gone, tls[0].read_text()), "/r", HEADERS, REPORT, lambda: left.append(1))
+    assert left == []
+
+
+@pytest.mark.parametrize("address", ["http://h:1", "h:1", "https://", "https://u@h", "https://h?x", "https://h:99999"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(ConfigError, match="host:port"):
+        check_folder_address(address)
+
+
+def test_a_folder_may_be_below() -> None:
+    assert check_folder_address("https://films.example/public/") == "https://films.example/public"
