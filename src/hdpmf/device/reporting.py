@@ -31,7 +31,7 @@ from hdpmf.device.report_state import ReportBook, TaskState, collector_digest
 from hdpmf.device.run_state import kept as kept_message
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.tasks import ReadTask, check_period, check_task, read_task
-from hdpmf.device.uploading import Uploads
+from hdpmf.device.uploading import TaskReports
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import CatalogueTable, ItemFacts, Terms, decode
@@ -82,7 +82,7 @@ class Reporter:
         self._every, self._clock, self._uniform, self._log = every, clock, uniform, log
         self._book = ReportBook(store, recommender)
         drawn = ReleasedNoise() if noise is None else noise
-        self._uploads = Uploads(
+        self._reports = TaskReports(
             store=store,
             book=self._book,
             door=door,
@@ -167,21 +167,21 @@ class Reporter:
 
     def _bring_forward(self, read: ReadTask, state: TaskState, now: float) -> None:
         if now >= read.task.end:
-            self._uploads.give_up(read, state, "its time is over")
+            self._reports.give_up(read, state, "its time is over")
             return
         if not state.built:
             try:
-                self._uploads.make(read, state)
+                self._reports.make(read, state)
             except HdpmfError as error:
                 if reason_of(error) in _MAY_PASS:
                     raise
-                self._uploads.give_up(read, state, f"it is refused ({error})")
+                self._reports.give_up(read, state, f"it is refused ({error})")
                 return
             opened = self._opened()
             if opened is None:
                 return
             read, state = opened
-        if self._uploads.send(read, state, now):
+        if self._reports.send(read, state, now):
             self._log(f"Task {read.id.hex()[:8]}: reported to the servers of {read.task.servers.names}.")
 
     # What the recommender publishes

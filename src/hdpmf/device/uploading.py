@@ -27,15 +27,15 @@ from hdpmf.protocol.task import prio_of
 from hdpmf.shard.contribution import OneRoundShard
 from hdpmf.shard.outgoing import report_headers, sealed_report
 
-REFUSED = frozenset({400, 401, 403, 409, 410, 413, 415, 422})
-"""Answers of a leader after which a report is not tried again. Others may pass: it does not know the task yet, is busy
-or broken."""
+REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
+"""Answers of a leader after which a report is not tried again. Others may pass: it does not know the task yet (404), a
+clock is wrong (400), it is busy or broken."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 15.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Uploads:
+class TaskReports:
     """Brings the task under way forward.
 
     Attributes:

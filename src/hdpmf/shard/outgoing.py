@@ -28,6 +28,7 @@ from hdpmf.protocol import (
     SumContribution,
 )
 from hdpmf.protocol.pairs import PairContribution
+from hdpmf.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,5 +126,5 @@ def report_headers(identity: DeviceIdentity, task_id: bytes, report: bytes, *, s
     kind = {"content-type": MEDIA_TYPES[Report]}
     if not signed:
         return kind
-    signature = identity.sign(b"hdpmf report " + task_id + sha256(report).digest())
-    return kind | {"hdpmf-device": identity.public.hex(), "hdpmf-signature": signature.hex()}
+    signature = identity.sign(signed_bytes(task_id, sha256(report).digest()))
+    return kind | {DEVICE_HEADER: identity.public.hex(), SIGNATURE_HEADER: signature.hex()}

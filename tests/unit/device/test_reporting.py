@@ -135,10 +135,10 @@ def test_a_task_that_begins_later_waits() -> None:
 def test_retries_are_the_same_bytes() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
-    world.answers = ["unreachable", 503, "silent", 404, 429, 500, 201]
+    world.answers = ["unreachable", 503, "silent", 404, 400, 307, 429, 500, 201]
     live(reporter(store, world, 0.0), world, PERIOD)
     assert len({body for _, _, body in world.uploads}) == 1
-    assert len(world.uploads) == 6
+    assert len(world.uploads) == 8
     assert actions(store) == ["agreed", "sent"]
     assert store.runs.load(task_id(make_task())) is None  # nothing of the report is kept
 
