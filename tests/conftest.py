@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         elif str(place).startswith(tuple(f"{name}/" for name in _TOGETHER)) or str(place) in _TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(place)))
-        elif place.parts[:2] == ("unit", "prio"):  # their kernels take seconds to compile: once
+        elif place.parts[:2] in (("unit", "aggregator"), ("unit", "prio")):  # compiling kernels takes seconds: once
             item.add_marker(pytest.mark.xdist_group("prio"))
 
 

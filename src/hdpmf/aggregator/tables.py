@@ -9,6 +9,18 @@ from hdpmf.transport.extras import needs
 with needs("sqlalchemy"):
     import sqlalchemy as sa
 
+
+class _Body(sa.types.UserDefinedType[bytes]):
+    """Bytes as the driver takes and gives them: SQLAlchemy's own type copies them twice."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **how: object) -> str:
+        return "BLOB"
+
+
+_BODY = _Body().with_variant(sa.LargeBinary(), "postgresql")
+
 SCHEMA = 1
 """Of the tables below. Whoever changes one counts on."""
 
@@ -84,7 +96,7 @@ payloads = sa.Table(  # leader: reports until they are counted; a table of its o
     metadata,
     _task(),
     sa.Column("report", sa.LargeBinary(16), primary_key=True),
-    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("body", _BODY, nullable=False),
 )
 
 jobs = sa.Table(  # leader: what it asks the helper, until it is done
@@ -93,7 +105,7 @@ jobs = sa.Table(  # leader: what it asks the helper, until it is done
     sa.Column("id", sa.LargeBinary(16), primary_key=True),
     sa.Column("task", sa.Integer, nullable=False),
     sa.Column("lease", sa.Float, nullable=False),  # until when a worker has it
-    sa.Column("request", sa.LargeBinary),
+    sa.Column("request", _BODY),
 )
 
 answers = sa.Table(  # helper: what it answered, for as long as the task lives

@@ -122,7 +122,7 @@ class OneRatingPerItem(Circuit):
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
         """Lower digits, upper digits, levels, scores, subtotals."""
-        return np.split(vector, [self.items * part for part in range(1, 5)])
+        return _cut(vector, self.items)
 
     def _by_call(self, part: np.ndarray) -> np.ndarray:
         padded = np.zeros(self.calls * self.slots, self.field.dtype)
@@ -131,7 +131,12 @@ class OneRatingPerItem(Circuit):
 
     def _factors(self, joint: np.ndarray) -> list[np.ndarray]:
         """Powers of the first random element: for lower digits, upper digits, levels, scores, subtotal."""
-        return np.split(self.field.powers(joint[:1], 4 * self.slots + 1), [self.slots * part for part in range(1, 5)])
+        return _cut(self.field.powers(joint[:1], 4 * self.slots + 1), self.slots)
+
+
+def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:
+    """Four parts of a size, and the rest; np.split takes ten times as long."""
+    return [*(vector[part * size : (part + 1) * size] for part in range(4)), vector[4 * size :]]
 
 
 def _through(values: Sequence[int], field: Field) -> np.ndarray:

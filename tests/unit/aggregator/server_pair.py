@@ -185,7 +185,7 @@ class Pair:
                 (found.helper_encrypted_agg_share, Role.HELPER),
             )
         ]
-        known = sum(noise.number for noise in self.noises)
+        known = sum(getattr(noise, "number", 0) for noise in self.noises)  # released noise is not known
         return [number - known for number in opened.prio.unshard(shares)]
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from server_pair import Pair, plain_sum
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
+
+from hdpmf.aggregator.tasks import Rules
+from hdpmf.dap import Collection, Interval
+from hdpmf.protocol.task import Noise, SumOfVectors
 
 
 def test_the_sum_is_that_of_numpy() -> None:
@@ -10,4 +18,135 @@ def test_the_sum_is_that_of_numpy() -> None:
     task = pair.add()
     pair.upload(task, [0, 1, 2, 3, 4])
     assert pair.aggregate_all(limit=2) == 5
-    assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1, 2, 3, 4])
+    collection = pair.collect(task)
+    assert pair.numbers(task, collection) == plain_sum([0, 1, 2, 3, 4])
+    found = Collection.decode(collection)
+    assert (found.report_count, found.interval) == (5, Interval(BEGIN, HOUR))
+
+
+def test_batches_of_different_times_have_their_own_sums() -> None:
+    pair = Pair()
+    task = pair.add()
+    pair.clock.now = BEGIN + 3 * HOUR
+    hours = {0: 0, 1: 0, 2: 1, 3: 2, 4: 2, 5: 3}
+    for seed, hour in hours.items():
+        pair.leader.upload(task, pair.report(task, seed, time=BEGIN + hour * HOUR))
+    pair.aggregate_all(limit=4)
+    for first, last in ((0, 1), (2, 4)):
+        interval = Interval(BEGIN + first * HOUR, (last - first) * HOUR)
+        seeds = [seed for seed, hour in hours.items() if first <= hour < last]
+        collection = pair.collect(task, interval)
+        assert pair.numbers(task, collection, interval) == plain_sum(seeds)
+        assert Collection.decode(collection).report_count == len(seeds)
+
+
+def test_two_tasks_do_not_mix() -> None:
+    pair = Pair()
+    first, second = pair.add(), pair.add(pair.a_task(minimum=3))
+    pair.upload(first, [0, 1])
+    pair.upload(second, [2, 3, 4])
+    pair.aggregate_all()
+    assert pair.numbers(first, pair.collect(first)) == plain_sum([0, 1])
+    assert pair.numbers(second, pair.collect(second)) == plain_sum([2, 3, 4])
+
+
+def test_vectors_of_other_clients_are_summed_too() -> None:
+    pair = Pair(rules=Rules(minimum=2, simulation=True, allow_noiseless=True))
+    circuit = SumOfVectors(entries=3, bits=4, chunk=3)
+    task = pair.add(pair.a_task(circuit=circuit, noise=(Noise(entries=3, scale="0/1"),)))
+    opened = pair.leader.task(task)
+
+    for values in ([1, 2, 3], [15, 0, 7]):
+        prio = opened.prio
+        encoded = prio.circuit.encode(np.array(values))  # type: ignore[attr-defined]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(prio.circuit), "encode", lambda self, *_, encoded=encoded: encoded)
+            pair.leader.upload(task, make_report(opened.task, task, np.zeros(1), np.zeros(1)))
+    pair.aggregate_all()
+    pair.noises[0].number = pair.noises[1].number = 0
+    assert pair.numbers(task, pair.collect(task)) == [16, 2, 10]
+    assert [noise.draws for noise in pair.noises] == [0, 0]
+
+
+def test_it_works_on_the_disk_with_devices_and_survives_a_restart(tmp_path) -> None:
+    pair, devices = Pair(tmp_path), [Device() for _ in range(3)]
+    task = pair.add(pair.a_task(enrolled=True), devices)
+    for seed, device in enumerate(devices):
+        report = pair.report(task, seed)
+        pair.leader.upload(task, report, device.identity, device.sign(task, report))
+        pair.reopen()
+    assert pair.aggregate_all() == 3
+    pair.reopen()
+    collection = pair.collect(task)
+    pair.reopen()
+    assert pair.collect(task) == collection
+    assert pair.numbers(task, collection) == plain_sum([0, 1, 2])
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("upload"), st.integers(0, 5)),
+        st.tuples(st.just("aggregate"), st.integers(1, 4)),
+        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("resend"), st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=15)
+@given(STEPS)
+def test_any_order_and_any_repeats_give_the_same_sum(steps: list[tuple[str, int]]) -> None:
+    pair, sent = Pair(), []
+
+    class Recorder:
+        """Repeats every request to the helper, old ones too."""
+
+        def __init__(self, helper):
+            self.helper = helper
+
+        def aggregation_job(self, *request: bytes) -> bytes:
+            sent.append((request, self.helper.aggregation_job(*request)))
+            return self.helper.aggregation_job(*request)
+
+        def aggregate_share(self, *request: bytes) -> bytes:
+            self.helper.aggregate_share(*request)
+            return self.helper.aggregate_share(*request)
+
+    pair.between = Recorder
+    pair.start()
+    task = pair.add()
+    made = {seed: pair.report(task, seed) for seed in range(6)}
+    for step, number in steps:
+        if step == "upload":
+            pair.leader.upload(task, made[number])
+        elif step == "aggregate":
+            pair.leader.aggregate(number)
+        elif step == "restart":
+            pair.reopen()
+        else:
+            for request, answer in sent:
+                assert pair.helper.aggregation_job(*request) == answer
+    for report in made.values():
+        pair.leader.upload(task, report)
+    pair.aggregate_all()
+    assert pair.numbers(task, pair.collect(task)) == plain_sum(list(range(6)))
+    assert [noise.draws for noise in pair.noises] == [3, 3]
+
+
+def test_each_server_counts_without_saying_who(caplog) -> None:
+    caplog.set_level("DEBUG")
+    pair = Pair()
+    task = pair.add()
+    pair.upload(task, [0, 1, 2])
+    pair.leader.upload(task, pair.report(task, 3, spoil=lambda server, share: bytes(len(share))))
+    assert pair.leader.counts(task).waiting == 4
+    pair.aggregate_all()
+    for server in (pair.leader, pair.helper):
+        counts = server.counts(task)
+        assert (counts.waiting, counts.counted, counts.batches) == (0, 3, 0)
+        assert sum(counts.rejected.values()) == 1
+    assert pair.leader.task_ids() == pair.helper.task_ids() == [task]
+    said = caplog.text
+    assert task.hex()[:16] in said
+    assert task.hex() not in said

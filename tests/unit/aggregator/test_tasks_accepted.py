@@ -1,0 +1,186 @@
+"""Which tasks a server takes part in, and what its database is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from server_pair import BEGIN, CODES, END, HOUR, ITEMS, RULERS, Device, Pair
+
+from hdpmf.aggregator.keys import ServerKeys
+from hdpmf.aggregator.store import ServerDatabase
+from hdpmf.aggregator.tasks import Rules
+from hdpmf.dap import HpkeConfig
+from hdpmf.errors import ConfigError, ProtocolError, StorageError
+from hdpmf.protocol import Opening, encode
+from hdpmf.protocol.servers import Collector, Servers
+from hdpmf.protocol.task import Noise, OneRating, SumOfVectors
+
+
+def noises(*scales: str) -> tuple[Noise, ...]:
+    return tuple(Noise(entries=n, scale=scale) for n, scale in zip((ITEMS, ITEMS, 1), scales, strict=True))
+
+
+NONE = (0,) * 5
+REFUSED = {
+    "minimum below the server's": {"minimum": 2},
+    "over": {"begin": BEGIN - 2 * HOUR, "end": BEGIN - HOUR},
+    "begun long ago": {"begin": BEGIN - 25 * HOUR},
+    "scores without noise": {"noise": noises("0/1", "50/1", "50/1")},
+    "weights without noise": {"noise": noises("50/1", "0/1", "50/1")},
+    "total without noise": {"noise": noises("50/1", "50/1", "0/1")},
+    "a part of weights without noise": {
+        "noise": (
+            Noise(entries=2 * ITEMS - 1, scale="5/1"),
+            Noise(entries=1, scale="0/1"),
+            Noise(entries=1, scale="5/1"),
+        )
+    },
+    "noise beyond 64 bits": {"noise": noises("50/1", f"{1 << 50}/1", "50/1")},
+    "too many items": {
+        "circuit": OneRating(items=51, codes=CODES, rulers=RULERS),
+        "noise": (Noise(entries=103, scale="5/1"),),
+    },
+    "too many entries": {
+        "circuit": SumOfVectors(entries=51, bits=1, chunk=7),
+        "noise": (Noise(entries=51, scale="5/1"),),
+    },
+    "vectors without noise": {
+        "circuit": SumOfVectors(entries=5, bits=1, chunk=2),
+        "noise": (Noise(entries=5, scale="0/1"),),
+    },
+    "more bits than the field has": {
+        "circuit": SumOfVectors(entries=5, bits=64, chunk=2),
+        "noise": (Noise(entries=5, scale="5/1"),),
+    },
+}
+STRICT = Rules(minimum=3, most_items=50, simulation=True)
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair(rules=STRICT)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_both_servers_refuse(pair: Pair, name: str) -> None:
+    document = encode(pair.a_task(**({"minimum": 3} | REFUSED[name])))
+    for server in (pair.leader, pair.helper):
+        with pytest.raises(ProtocolError, match="refused"):
+            server.add_task(document)
+        assert server.task_ids() == []
+
+
+def test_what_is_zero_anyway_needs_no_noise(pair: Pair) -> None:
+    counts = OneRating(items=ITEMS, codes=NONE, rulers=NONE)
+    pair.add(pair.a_task(minimum=3, circuit=counts, noise=noises("0/1", "50/1", "0/1")))
+
+
+def test_documents_and_servers_of_others_are_refused(pair: Pair) -> None:
+    others = Pair(rules=STRICT)
+    mirrored = Servers(leader=pair.keys[1].own, helper=pair.keys[0].own)
+    for document in (
+        b"garbage",
+        encode(Opening(noise_budget=1.0)),
+        encode(others.a_task(minimum=3)),
+        encode(pair.a_task(minimum=3, servers=mirrored)),
+    ):
+        for server in (pair.leader, pair.helper):
+            with pytest.raises(ProtocolError):
+                server.add_task(document)
+
+
+def test_a_collector_whose_key_is_of_another_kind_is_refused(pair: Pair) -> None:
+    for config in (HpkeConfig(1, 16, 1, 1, bytes(65)).encode().hex(), "00" * 20):
+        collector = Collector(organisation="shop", hpke=config, identity="a" * 64)
+        with pytest.raises(ProtocolError):
+            pair.helper.add_task(encode(pair.a_task(minimum=3, collector=collector)))
+
+
+def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
+    devices = [Device(), Device()]
+    task = pair.a_task(minimum=3, enrolled=True)
+    listed = [(device.identity, 2) for device in devices]
+    first = pair.leader.add_task(encode(task), listed)
+    pair.clock.now = END + HOUR
+    assert pair.leader.add_task(encode(task), listed[::-1]) == first
+    assert pair.leader.task_ids() == [first]
+    with pytest.raises(ProtocolError, match="other devices"):
+        pair.leader.add_task(encode(task), listed[:1])
+
+
+def test_lists_of_devices_are_checked(pair: Pair) -> None:
+    enrolled, anybody = encode(pair.a_task(minimum=3, enrolled=True)), encode(pair.a_task(minimum=3))
+    me = Device().identity
+    for document, devices in (
+        (enrolled, []),
+        (anybody, [(me, 1)]),
+        (enrolled, [(me, 0)]),
+        (enrolled, [(me, 1), (me, 2)]),
+        (enrolled, [("short", 1)]),
+        (enrolled, [(me.upper(), 1)]),
+    ):
+        with pytest.raises(ProtocolError):
+            pair.leader.add_task(document, devices)
+
+
+def test_keys_are_what_the_card_shows(pair: Pair) -> None:
+    keys = pair.keys[0]
+    parts = {"role": keys.role, "party": keys.party, "hpke": keys.hpke, "own": keys.own, "partner": keys.partner}
+    assert ServerKeys(**parts) == keys
+    assert keys.verify_key(bytes(32), 32) == pair.keys[1].verify_key(bytes(32), 32)
+    assert keys.verify_key(bytes(32), 32) != keys.verify_key(bytes(31) + b"1", 32)
+    for wrong in ({"own": keys.partner}, {"partner": keys.own}, {"role": "boss"}, {"hpke": pair.keys[1].hpke}):
+        with pytest.raises(ConfigError):
+            ServerKeys(**(parts | wrong))
+    assert keys.party.to_bytes().hex() not in repr(keys)
+
+
+# The database
+
+
+def test_another_schema_is_refused_in_words(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.sqlite"
+    database = ServerDatabase(url)
+    for version, remedy in (("2", "upgrade with"), ("0", "version that made it")):
+        with database.write() as connection:
+            connection.execute(sa.text("UPDATE facts SET value = :version WHERE name = 'schema'"), {"version": version})
+        with pytest.raises(ConfigError, match=remedy):
+            ServerDatabase(url)
+
+
+def test_another_programs_database_and_another_role_are_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.sqlite"
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE reports (id INTEGER)"))
+    engine.dispose()
+    with pytest.raises(ConfigError, match="another program"):
+        ServerDatabase(url)
+    database = ServerDatabase()
+    database.claim_role("leader")
+    with pytest.raises(ConfigError, match="leader"):
+        database.claim_role("helper")
+    for wrong in ("mysql://host/name", "garbage", "postgresql://host/name"):
+        with pytest.raises(ConfigError, match="sqlite"):
+            ServerDatabase(wrong)
+
+
+def test_what_the_disk_holds_is_committed_and_errors_show_no_values(tmp_path: Path) -> None:
+    database = ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite")
+    with database.read() as connection:
+        assert connection.execute(sa.text("PRAGMA journal_mode")).scalar() == "wal"
+        assert connection.execute(sa.text("PRAGMA synchronous")).scalar() == 2
+    twice = sa.text("INSERT INTO facts VALUES ('a', :secret), ('a', :secret)")
+    with pytest.raises(StorageError) as caught, database.write() as connection:
+        connection.execute(twice, {"secret": "private"})
+    assert "private" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    with database.read() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM facts WHERE name = 'a'")).scalar() == 0
+
+
+def test_rules_make_sense() -> None:
+    with pytest.raises(ConfigError):
+        Rules(minimum=1)

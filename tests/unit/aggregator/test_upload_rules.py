@@ -1,0 +1,173 @@
+"""What the leader lets in, and what it says to the rest."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from server_pair import BEGIN, END, HOUR, Device, Pair, plain_sum
+
+from hdpmf.aggregator.tables import payloads, reports
+from hdpmf.aggregator.uploads import Upload
+from hdpmf.dap import Problem
+from hdpmf.errors import DapError
+
+
+def kind(error: DapError | None) -> str | None:
+    return None if error is None else error.kind
+
+
+def refused(pair: Pair, *upload: object) -> str:
+    with pytest.raises(DapError) as caught:
+        pair.leader.upload(*upload)  # type: ignore[arg-type]
+    assert "0x" not in str(caught.value)
+    return caught.value.kind
+
+
+def rows(pair: Pair, table: sa.Table) -> int:
+    with pair.databases[0].read() as connection:
+        return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_a_report_has_one_size(pair: Pair) -> None:
+    task = pair.add()
+    report = pair.report(task, 0)
+    assert len(report) == pair.leader.task(task).report_size
+    assert refused(pair, task, report[:-1]) == Problem.INVALID_MESSAGE
+    assert refused(pair, task, report + b"\0") == Problem.INVALID_MESSAGE
+    assert rows(pair, reports) == 0
+
+
+def test_the_length_is_looked_at_before_anything_is_read(pair: Pair, monkeypatch) -> None:
+    task = pair.add()
+    monkeypatch.setattr("hdpmf.aggregator.uploads.Report.decode", lambda data: pytest.fail("it was read"))
+    assert refused(pair, task, bytes(10_000_000)) == Problem.INVALID_MESSAGE
+
+
+def test_another_task_is_not_known(pair: Pair) -> None:
+    task = pair.add()
+    assert refused(pair, bytes(32), pair.report(task, 0)) == Problem.UNRECOGNIZED_TASK
+
+
+@pytest.mark.parametrize("time", [BEGIN - HOUR, END, BEGIN + 1])
+def test_its_time_is_within_the_task_and_rounded(pair: Pair, time: int) -> None:
+    task = pair.add()
+    assert refused(pair, task, pair.report(task, 0, time=time)) == Problem.REPORT_REJECTED
+
+
+def test_a_clock_may_be_ahead_by_minutes_and_not_by_an_hour(pair: Pair) -> None:
+    task = pair.add()
+    report = pair.report(task, 0, time=BEGIN + HOUR)
+    assert refused(pair, task, report) == Problem.REPORT_TOO_EARLY
+    pair.clock.now = BEGIN + HOUR - 299
+    pair.leader.upload(task, report)
+
+
+def test_late_reports_count_until_their_batch_is_collected(pair: Pair) -> None:
+    task = pair.add()
+    pair.clock.now = END + 10 * HOUR
+    pair.upload(task, [0, 1])
+    pair.aggregate_all()
+    assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
+    assert refused(pair, task, pair.report(task, 2)) == Problem.REPORT_REJECTED
+
+
+def test_a_retry_is_a_success_and_another_report_with_the_same_id_is_not(pair: Pair) -> None:
+    task, number = pair.add(), bytes(range(16))
+    report, other = (pair.report(task, seed, report_id=number) for seed in (0, 1))
+    for _ in range(2):
+        pair.leader.upload(task, report)
+    assert refused(pair, task, other) == Problem.REPORT_REJECTED
+    pair.leader.aggregate()
+    assert rows(pair, payloads) == 0
+    pair.leader.upload(task, report)  # its id and digest are all that is left of it
+    assert refused(pair, task, other) == Problem.REPORT_REJECTED
+    assert pair.leader.aggregate() == 0
+    twice = pair.leader.upload_many([Upload(task, pair.report(task, 2))] * 2)
+    assert twice == [None, None]
+    assert pair.leader.aggregate() == 1
+
+
+def test_enrolled_devices_sign_and_have_one_report_for_each_user(pair: Pair) -> None:
+    devices, stranger = [Device(), Device()], Device()
+    task = pair.add(pair.a_task(enrolled=True), devices)
+    first, second = pair.report(task, 0), pair.report(task, 1)
+    me, you = devices
+    assert refused(pair, task, first) == Problem.UNAUTHORIZED_REQUEST
+    assert refused(pair, task, first, me.identity, me.sign(task, second)) == Problem.UNAUTHORIZED_REQUEST
+    assert refused(pair, task, first, me.identity, you.sign(task, first)) == Problem.UNAUTHORIZED_REQUEST
+    assert refused(pair, task, first, me.identity, me.sign(bytes(32), first)) == Problem.UNAUTHORIZED_REQUEST
+    assert refused(pair, task, first, stranger.identity, stranger.sign(task, first)) == Problem.UNAUTHORIZED_REQUEST
+    pair.leader.upload(task, first, me.identity, me.sign(task, first))
+    pair.leader.upload(task, first, me.identity, me.sign(task, first))
+    assert refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    pair.leader.aggregate()
+    assert refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    pair.leader.upload(task, second, you.identity, you.sign(task, second))
+    both = [pair.report(task, 2), pair.report(task, 3)]
+    results = pair.leader.upload_many([Upload(task, it, you.identity, you.sign(task, it)) for it in both])
+    assert [kind(result) for result in results] == [Problem.REPORT_REJECTED] * 2
+
+
+def test_many_are_taken_singly(pair: Pair) -> None:
+    task, device = pair.add(), Device()
+    other = pair.add(pair.a_task(enrolled=True), [device])
+    good, enrolled = pair.report(task, 0), pair.report(other, 1)
+    signed = device.sign(other, enrolled)
+    results = pair.leader.upload_many(
+        [
+            Upload(task, good),
+            Upload(task, b"garbage"),
+            Upload(other, enrolled),
+            Upload(other, enrolled, device.identity, signed),
+            Upload(bytes(32), good),
+            Upload(task, pair.report(task, 2), device.identity, signed),
+        ]
+    )
+    assert [kind(result) for result in results] == [
+        None,
+        Problem.INVALID_MESSAGE,
+        Problem.UNAUTHORIZED_REQUEST,
+        None,
+        Problem.UNRECOGNIZED_TASK,
+        Problem.INVALID_MESSAGE,
+    ]
+    assert pair.aggregate_all() == 2
+
+
+FUZZED = Pair()
+FUZZED_TASK = FUZZED.add()
+
+
+@given(st.data())
+def test_any_bytes_of_the_right_length_are_stored_or_refused(data: st.DataObject) -> None:
+    report = bytearray(FUZZED.report(FUZZED_TASK, 0))
+    for place in data.draw(st.sets(st.integers(0, len(report) - 1), min_size=1, max_size=3)):
+        report[place] ^= data.draw(st.integers(1, 255))
+    before = FUZZED.helper.counts(FUZZED_TASK).counted
+    (result,) = FUZZED.leader.upload_many([Upload(FUZZED_TASK, bytes(report))])
+    assert result is None or isinstance(result, DapError)
+    FUZZED.aggregate_all()
+    assert FUZZED.helper.counts(FUZZED_TASK).counted == before  # every byte is checked by somebody
+
+
+def test_a_task_that_is_long_over_takes_nothing_and_keeps_ids_only(pair: Pair) -> None:
+    task = pair.add()
+    report = pair.report(task, 0)
+    pair.leader.upload(task, report)
+    assert pair.leader.purge() == 0
+    pair.clock.now = END + 31 * 86_400
+    assert refused(pair, task, pair.report(task, 1)) == Problem.REPORT_REJECTED
+    assert (pair.leader.purge(), pair.helper.purge()) == (1, 1)
+    assert pair.leader.purge() == 0
+    assert (rows(pair, payloads), rows(pair, reports)) == (0, 1)
+    assert sum(pair.leader.counts(task).rejected.values()) == 1
+    assert pair.leader.aggregate() == 0
+    with pytest.raises(DapError, match="over"):
+        pair.ask(task)
