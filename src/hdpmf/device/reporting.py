@@ -110,7 +110,9 @@ class Reporter:
         goes_on = bool(standing.task) or standing.counted is not None
         if not standing.reported or goes_on or model is None or kept_facts(self._store) == standing.model:
             return ""
-        return "" if self._index is not None and self._index.lists and lack_lists(model) else standing.reported.hex()
+        lists = None if self._index is None else self._index.lists
+        lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
+        return "" if lacks else standing.reported.hex()
 
     def step(self) -> float:
         """Do what is due; the seconds until there may be something to do again. What goes wrong is logged."""

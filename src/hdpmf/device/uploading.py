@@ -32,6 +32,7 @@ REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
 clock is wrong (400), it is busy or broken."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 15.0, 3600.0
+_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,11 +91,14 @@ class TaskReports:
             shard.resume()
             shard.group(task.grouping)
         prio = prio_of(task, read.id)
-        # All reports say the time at which the task begins: when they were made is nobody's business.
-        reports = [
-            sealed_report(prio, read.id, task.servers, entries, at=task.begin) for entries in shard.entries(store.users)
-        ]
-        made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(len(reports))))
+        waiting: dict[int, bytes] = {}
+        for place, entries in enumerate(shard.entries(store.users)):
+            if len(waiting) >= _AT_A_TIME:  # a silo's need not all be in memory; none leaves before all are paid for
+                self._put(read, waiting)
+                waiting = {}
+            # All reports say the time at which the task begins: when they were made is nobody's business.
+            waiting[place] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
+        made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(store.users)))
         with store.transaction():
             self.book.require(read.id, state)
             entry = self._entry(read, run, "agreed", words)
@@ -102,8 +106,7 @@ class TaskReports:
                 store.ledger.note(entry)
             else:
                 charge(store, entry, *pays)
-            for place, report in enumerate(reports):
-                self.book.put_report(read.id, place, report)
+            self._put(read, waiting)
             self.book.save(read.id, made)
             self._stand(counted=counted)
 
@@ -139,6 +142,11 @@ class TaskReports:
                 self._stand(counted=None if counted is not None and counted.run == read.id else counted)
             self.book.end(read.id)
         self.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
+
+    def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
+        with self.store.transaction():
+            for place, report in reports.items():
+                self.book.put_report(read.id, place, report)
 
     def _leaves(self, read: ReadTask, state: TaskState) -> None:
         """A connection is open: from here on a report may have left, and what was held for it is paid."""

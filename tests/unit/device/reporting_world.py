@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -17,6 +16,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import TransportError
 from hdpmf.protocol import CatalogueTable, Grouping, ItemFacts, Survey, decode, encode
 from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.lists import ListTable
 from hdpmf.protocol.servers import Collector, Server, Servers
 from hdpmf.protocol.survey_task import stated
 from hdpmf.protocol.task import Task, prio_of, task_id
@@ -79,6 +79,24 @@ def make_facts(mean: float = 3.0, **changes: Any) -> bytes:
     return encode(ItemFacts(**(fields | changes)))
 
 
+LISTS = encode(
+    ListTable(
+        form="linear",
+        n_items=N_ITEMS,
+        start=np.zeros(N_ITEMS + 1, np.int32),
+        items=np.zeros(0, np.uint16),
+        entries=np.zeros(0, np.int8),
+        entries_unit=1.0,
+        encode=np.ones((N_ITEMS, 2), np.int8),
+        encode_unit=np.ones(2, np.float32),
+        hidden=np.zeros(2, np.float32),
+        decode=np.ones((N_ITEMS, 2), np.int8),
+        decode_unit=np.ones(2, np.float32),
+        output=np.zeros(N_ITEMS, np.float32),
+    )
+)
+
+
 class World:
     """What is outside a device: it keeps every request, in its order.
 
@@ -100,7 +118,6 @@ class World:
         self.requests: list[tuple[str, int]] = []
         self.logged: list[str] = []
         self.tasks: dict[bytes, bytes] = {}
-        self.at_leaving: Callable[[], None] | None = None
         self.publish(catalogue=encode(TABLE))
 
     def publish(self, *, catalogue: bytes = b"", task: bytes = b"", facts: bytes = b"", run: str = "ab" * 16,
@@ -141,8 +158,6 @@ class World:
         if answer == "unreachable":
             raise TransportError("unreachable")
         leaving()
-        if self.at_leaving is not None:
-            self.at_leaving()
         task = id_from_text(path.split("/")[2], 32)
         device = headers.get("hdpmf-device", "")
         if device:

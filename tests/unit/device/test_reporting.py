@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.device import uploading
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Grouping, Survey, decode
+from hdpmf.protocol.lists import digest_of
 from hdpmf.protocol.task import task_id
 
 from .reporting_world import (
+    LISTS,
     N_ITEMS,
     PERIOD,
     POLICY,
@@ -83,6 +86,34 @@ def test_a_silo_reports_for_every_user() -> None:
     assert len({body for _, _, body in world.uploads}) == 3
     expected = np.add(plain_sums(task, {"item 00": 5.0}), plain_sums(task, {"item 00": 1.0}))
     assert world.sums(task) == expected.tolist()
+    assert actions(store) == ["agreed", "sent"]
+
+
+def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are kept already when the disk refuses, and none is paid for: only the new ones leave."""
+    monkeypatch.setattr(uploading, "_AT_A_TIME", 2)
+    store, world, task = make_store({"item 00": 5.0}, users=5), World(), make_task()
+    world.publish(task=task)
+    device = reporter(store, world, 0.5)
+    live(device, world, 60)
+    put, kept = store.runs.keep, list[bytes]()
+
+    def full(run: bytes, name: bytes, data: bytes) -> None:
+        if len(kept) == 3:
+            raise StorageError("the disk is full")
+        put(run, name, data)
+        kept.append(data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.runs, "keep", full)
+        live(device, world, PERIOD / 2)
+    assert len(kept) == 3
+    assert (world.uploads, actions(store)) == ([], [])
+    live(device, world, PERIOD / 2 - 100)
+    bodies = {body for _, _, body in world.uploads}
+    assert len(bodies) == 5
+    assert not bodies & set(kept)
+    assert world.sums(task) == plain_sums(task, {"item 00": 5.0})
     assert actions(store) == ["agreed", "sent"]
 
 
@@ -284,6 +315,23 @@ def test_a_model_comes_and_says_by_what_it_was_made() -> None:
     assert actions(store) == ["agreed", "sent", "received"]
     count = Counter(name for name, _ in world.requests)
     assert all(times == 1 for name, times in count.items() if name != "index.json")
+
+
+def test_lists_come_after_their_facts_or_are_refused() -> None:
+    """The lists that the facts name; refused ones are not waited for."""
+    for good in (True, False):
+        world, store = World(), make_store()
+        device = reporter(store, world, 0.0)
+        world.publish(task=make_task())
+        live(device, world, 100)
+        named = make_facts(lists=digest_of(LISTS))
+        world.publish(facts=named, lists=LISTS if good else LISTS[:-1])
+        live(device, world, 200)
+        model = kept_model(store)
+        assert model is not None
+        assert model.lists == (LISTS if good else b"")
+        assert device.answered != ""
+        assert any("refused" in line for line in world.logged) != good
 
 
 def test_a_device_that_takes_no_part_gets_the_model_too() -> None:

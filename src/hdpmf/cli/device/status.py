@@ -79,7 +79,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "spent_total": total if math.isfinite(total) else None,
         "unprotected": math.isinf(total),
         "ledger_entries": len(store.ledger.entries()),
-        "runs_under_way": [run.hex() for run in open_runs(store)],
+        "runs_under_way": [run.hex() for run in open_runs(store)] + _task(store, address),
         "model": None if model is None else _model_facts(model),
     }
     if roster is not None:
@@ -102,6 +102,14 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
             "spent": int((left <= 1e-9).sum()),
         }
     return facts
+
+
+def _task(store: DeviceStore, address: bytes | None) -> list[str]:
+    """The task of two servers that is under way."""
+    from hdpmf.device.report_state import ReportBook
+
+    task = b"" if address is None else ReportBook(store, address.decode()).standing().task
+    return [task.hex()] if task else []
 
 
 def _model_facts(model: LocalModel) -> dict[str, Any]:
