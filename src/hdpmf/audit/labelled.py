@@ -102,7 +102,7 @@ class _Cheat(OneRoundRecommender):
         self._chosen = grouping
         self._counts = np.zeros(0, np.int64)
 
-    def group(self, counted: Sequence[Popularity]) -> Grouping:
+    def group(self, counted: Sequence[Popularity], n_sums: float = 1) -> Grouping:
         """As it likes."""
         self._counts = counted[0].weights
         return self._chosen

@@ -25,8 +25,9 @@ from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.run import FederatedRun, no_log
-from hdpmf.service.service import RunOutcome, conduct
+from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard import Devices
 

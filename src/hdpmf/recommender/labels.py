@@ -52,12 +52,14 @@ def make_grouping(
     features: np.ndarray,
     weights: Sequence[float],
     popularity_weight: float,
+    n_sums: float = 1,
 ) -> Grouping:
     """What devices draw their labels by: a public score per item, and the items with enough weight for two sums.
 
-    The score adds up features by ``weights`` and the centred logarithm of an item's weight.
+    The score adds up features by ``weights`` and the centred logarithm of an item's weight. ``n_sums`` is how many
+    times the whole noise is in the answers together.
     """
-    released, known = _released(survey, answers), estimated_popularity(survey, answers)
+    released, known = _released(survey, answers), estimated_popularity(survey, answers, n_sums)
     score = features @ np.asarray(weights) + popularity_weight * log_popularity(known)
     # Centred where ratings are; beyond one standard deviation a score says no more.
     counts = np.maximum(known, 1e-6)
@@ -65,13 +67,13 @@ def make_grouping(
     score /= max(float(np.sqrt(np.average(score**2, weights=counts))), 1e-9)
     return Grouping(
         scores=np.rint(SCORE_UNITS * np.clip(score, -1.0, 1.0)).astype(np.int64),
-        heads=np.flatnonzero(released >= HEAD_WEIGHT / survey.epsilon).astype(np.int64),
+        heads=np.flatnonzero(released >= np.sqrt(n_sums) * HEAD_WEIGHT / survey.epsilon).astype(np.int64),
     )
 
 
-def estimated_popularity(survey: Survey, answers: Sequence[Popularity]) -> np.ndarray:
+def estimated_popularity(survey: Survey, answers: Sequence[Popularity], n_sums: float = 1) -> np.ndarray:
     """How much weight each item has, from what devices counted first."""
-    return deconvolve(_released(survey, answers), POPULARITY_SCALE / survey.epsilon).size_biased
+    return deconvolve(_released(survey, answers), np.sqrt(n_sums) * POPULARITY_SCALE / survey.epsilon).size_biased
 
 
 def facts_from_labels(
@@ -80,8 +82,12 @@ def facts_from_labels(
     grouping: Grouping,
     contributions: Sequence[SumContribution],
     features: np.ndarray,
+    n_sums: float = 1,
 ) -> ItemFacts:
-    """Item facts from sums of which the heads' are per label; the labels' contrast is their one pattern."""
+    """Item facts from sums of which the heads' are per label; the labels' contrast is their one pattern.
+
+    ``n_sums`` is how many times the whole noise is in each of the two sums: twice where each of two servers added it.
+    """
     n, heads = survey.n_items, grouping.heads
     both = add_up(survey, contributions, len(heads))
     scores_0, scores_1 = both.scores[:n].copy(), both.scores[n:]
@@ -90,16 +96,18 @@ def facts_from_labels(
     scores[heads] += scores_1
     weights[heads] += weights_1
     # A head's sums have the noise of two, which counts as one of the same variance.
-    noise = np.ones(n)
-    noise[heads] = np.sqrt(2.0)
+    more = np.sqrt(n_sums)
+    noise = np.full(n, more)
+    noise[heads] *= np.sqrt(2.0)
     first = _released(survey, counted)
     known = deconvolve_twice(
-        first, POPULARITY_SCALE / survey.epsilon, weights, noise * LABELLED_WEIGHT_SCALE / survey.epsilon
+        first, more * POPULARITY_SCALE / survey.epsilon, weights, noise * LABELLED_WEIGHT_SCALE / survey.epsilon
     )
     observed = Observed(scores, weights, both.mean)
     bias, variance = sharp_biases(survey, observed, known, noise, features)
     total = np.maximum(known.mean[heads], 1.0)
-    pattern = _contrast(survey, (scores_0[heads], scores_1), (weights_0[heads], weights_1), total, heads, features)
+    per_label = (scores_0[heads], scores_1), (weights_0[heads], weights_1)
+    pattern = _contrast(survey, *per_label, total, heads, features, n_sums)
     facts = item_facts(survey, observed.mean, bias, variance, known.size_biased, pattern[:, None])
     return replace(facts, labels=True)
 
@@ -111,14 +119,15 @@ def _contrast(
     total: np.ndarray,
     heads: np.ndarray,
     features: np.ndarray,
+    n_sums: float,
 ) -> np.ndarray:
     """How much better label 1 rates each item than label 0, shrunken, with mean 0 and variance 1 over ratings."""
     n = survey.n_items
     if len(heads) < _FEWEST_HEADS:
         return np.zeros(n)
     curve = coding_of(survey).curve
-    noise = 2.0 / (survey.epsilon * float(1 - MEAN_SHARE)) ** 2
-    share, doubt = _shares(survey, weights, total, features[heads])
+    noise = 2.0 * n_sums / (survey.epsilon * float(1 - MEAN_SHARE)) ** 2
+    share, doubt = _shares(survey, weights, total, features[heads], n_sums)
     sums = (total * (1.0 - share), total * share)
     means = tuple(score / weight for score, weight in zip(scores, sums, strict=True))
     spread = sum((noise + curve.within * WEIGHT_RATIO * weight) / weight**2 for weight in sums)
@@ -133,10 +142,10 @@ def _contrast(
 
 
 def _shares(
-    survey: Survey, weights: tuple[np.ndarray, np.ndarray], total: np.ndarray, features: np.ndarray
+    survey: Survey, weights: tuple[np.ndarray, np.ndarray], total: np.ndarray, features: np.ndarray, n_sums: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The part of each head's weight that has label 1, shrunk towards what its features say, and its variance."""
-    noise = 2.0 * (LABELLED_WEIGHT_SCALE / survey.epsilon) ** 2
+    noise = 2.0 * n_sums * (LABELLED_WEIGHT_SCALE / survey.epsilon) ** 2
     seen = np.clip(weights[1] / np.maximum(weights[0] + weights[1], 1.0), *_SHARE_RANGE)
     doubt = noise * ((1.0 - seen) ** 2 + seen**2) / total**2
     coefficients, left = regress(seen, np.ones(len(seen)), doubt, features, SHARES)

@@ -120,13 +120,16 @@ class OneRoundRecommender:
                 shard.group(grouping)
         return [shard.contribute() for shard in shards]
 
-    def group(self, counted: Sequence[Popularity]) -> Grouping:
-        """With taste labels: by what devices draw them, from how much weight each item has."""
+    def group(self, counted: Sequence[Popularity], n_sums: float = 1) -> Grouping:
+        """With taste labels: by what devices draw them, from how much weight each item has.
+
+        ``n_sums`` is how many times the whole noise is in the counts together.
+        """
         if self._features is None:
             raise ConfigError("taste labels need item features")
         weights = [self._score.get(name, 0.0) for name in self._features.names]
         popularity = self._score.get(POPULARITY, 0.0)
-        grouping = make_grouping(self.survey, counted, self._features.matrix, weights, popularity)
+        grouping = make_grouping(self.survey, counted, self._features.matrix, weights, popularity, n_sums)
         self.resume(counted, grouping)
         return grouping
 
@@ -139,8 +142,8 @@ class OneRoundRecommender:
 
         Args:
             answers: Of shards that share the noise of one sum, or of cohorts of one run with a secure sum each.
-            n_sums: How many times the whole noise is in sums together: the more cohorts, the more noise. Bits carry
-                their noise each by itself.
+            n_sums: How many times the whole noise is in sums together: the more cohorts, the more noise, and twice in
+                a sum by two servers; with taste labels in each of the two sums. Bits carry their noise each by itself.
             earlier: What earlier runs released of other ratings, each with its own noise. Runs of sums are weighed by
                 what they hold; bits are put together as they are.
         """
@@ -157,6 +160,6 @@ class OneRoundRecommender:
             return facts_from_bits(self.survey, [*before, *bits], self._features, self._n_patterns)
         if not self.survey.labels:
             return facts_from_sums(self.survey, sums, matrix, n_sums, earlier)
-        if self._grouping is None or matrix is None or n_sums != 1 or earlier:
+        if self._grouping is None or matrix is None or earlier:
             raise ProtocolError("answers by taste labels are those of one cohort, after it was grouped")
-        return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix)
+        return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix, n_sums)

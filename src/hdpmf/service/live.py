@@ -33,7 +33,9 @@ def watch(metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True)
 
 
 def progress_line(metrics: Metrics) -> str:
-    """The counts on one line."""
+    """The counts on one line; in a wait, how long it is."""
+    if metrics.until is not None:
+        return f"{metrics.stage}, {clock(metrics.seconds_left)} left"
     each = metrics.recent_round
     pace = "" if each is None else f", {each:.2f} s each"
     return (

@@ -32,7 +32,8 @@ class Metrics:
         replies: Received.
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
         round_seconds: Of all completed rounds together.
-        listeners: Called after every round.
+        until: When the wait under way ends (Unix time), where that is known.
+        listeners: Called after every round, and now and then in a wait.
     """
 
     stage: str = "idle"
@@ -50,6 +51,7 @@ class Metrics:
     messages: int = 0
     replies: int = 0
     round_seconds: float = 0.0
+    until: float | None = None
     refusals: Counter[str] = field(default_factory=Counter)
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _recent: list[float] = field(default_factory=list)
@@ -82,7 +84,9 @@ class Metrics:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the run's last round is done, at the speed of the last rounds."""
+        """Until the wait under way ends, or the run's last round is done, at the speed of the last rounds."""
+        if self.until is not None:
+            return max(self.until - time.time(), 0.0)
         each = self.recent_round
         return None if each is None else each * max(self.rounds - self.number, 0)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from hdpmf.errors import FederationError
+from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import CatalogueTable, Message, Terms
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.federation import RUN_BYTES
@@ -59,6 +59,8 @@ class FederatedRun:
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
+        if self.settings.view == "two-servers":
+            raise ConfigError("sums by two servers come from a task that they are given, not from asking devices")
         self.cohort = frozenset(self.enrolled.users) if self.only is None else self.only
         self.known: KnownItems = known_items(self.table)
         self.channel = RunChannel(self.transport, self.id, self.metrics)

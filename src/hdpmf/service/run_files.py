@@ -17,6 +17,22 @@ M = TypeVar("M")
 Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
 
 
+class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task that two servers sum, as far as it is.
+
+    Attributes:
+        document: The Task, encoded: written down before anybody gets it.
+        job: Under which its sum is asked for: written down with it, so that there is one request only.
+        placed: Both servers have the task.
+        collection: What it gave: both servers' shares of the sum, encrypted to the recommender.
+    """
+
+    document: bytes
+    job: bytes
+    placed: bool = False
+    collection: bytes = b""
+
+
 class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How far a run is. It is saved before what it says is sent, so that a restart says the same again.
 
@@ -36,6 +52,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         delivered: Devices that have the result.
         impossible: Numbers of sums that were brought to what so many users can have.
         barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more sums.
+        periods: With two servers: the tasks of this run, one or, with taste labels, two.
     """
 
     stage: Stage = "gather"
@@ -52,6 +69,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     delivered: tuple[str, ...] = ()
     impossible: int = 0
     barred: tuple[str, ...] = ()
+    periods: list[Period] = msgspec.field(default_factory=list)
 
 
 def kept(data: bytes, kind: type[M]) -> M:

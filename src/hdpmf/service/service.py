@@ -5,133 +5,112 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import DeviceCard, ItemFacts, ListTable, Opening, Round, decode
+from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
 from hdpmf.protocol.federation import RUN_BYTES
-from hdpmf.protocol.lists import digest_of
-from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
+from hdpmf.recommender.runs import Answered
 from hdpmf.service.channel import RunChannel
+from hdpmf.service.collector import NOISES
+from hdpmf.service.collector_keys import load_keys, pinned_servers
 from hdpmf.service.delivery import hand_out
 from hdpmf.service.draws import SystemDraws
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.outcome import RunOutcome, outcome_of
+from hdpmf.service.periods import PeriodRun
+from hdpmf.service.publish import PublicFiles
 from hdpmf.service.run import FederatedRun, no_log
-from hdpmf.service.run_files import kept
 from hdpmf.service.settings import RunSettings
-from hdpmf.service.statement import Statement, state
 from hdpmf.service.survey import SurveyRun, kept_answer
 from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
+from hdpmf.transport.summing import SumServers
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RunOutcome:
-    """How a run ended.
-
-    Attributes:
-        model: The result.
-        statement: What the recommender could see and what that is worth.
-        answer: Of a survey, what this run's devices answered.
-        summary: All of it that is worth keeping, as plain values.
-    """
-
-    run: bytes
-    model: PublicModel
-    statement: Statement
-    answer: Answer | None
-    summary: dict[str, Any]
-
-
-def conduct(run: FederatedRun, *, earlier: Sequence[Answer] = (), draws: Draws | None = None) -> RunOutcome:
+def conduct(
+    run: FederatedRun,
+    *,
+    earlier: Sequence[Answered] = (),
+    draws: Draws | None = None,
+) -> RunOutcome:
     """One run from its first message to its result, or on from where its files say that it was.
 
-    ``earlier`` are answers of other cohorts to the same survey. Without ``draws`` the operating system draws.
+    ``earlier`` is what came of the same survey in other runs. Without ``draws`` the operating system draws.
     """
-    settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
-    before = (metrics.bytes_in, metrics.bytes_out)
+    before = (run.metrics.bytes_in, run.metrics.bytes_out)
     numbers: Round | ItemFacts
     answer: Answer | None = None
-    survey = SurveyRun(run, earlier) if settings.one_round else None  # refuses what nobody should be asked
+    # A survey refuses what nobody should be asked.
+    survey = SurveyRun(run, earlier) if run.settings.one_round else None
     run.gather()
     if survey is not None:
         answer, numbers = survey.conduct()
-        plan: Any = survey.survey
+        plan: Plan | Survey = survey.survey
     else:
         training = TrainingRun(run, SystemDraws() if draws is None else draws)
         numbers, plan = training.conduct(), training.plan
-    metrics.stage = "done"
-    opening = decode(checkpoint.opening) if checkpoint.opening else None
-    statement = state(
-        settings,
-        run.known.scale,
-        noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
-    )
-    facts = {
-        "run": run.id.hex(),
-        "method": settings.method,
-        "catalogue": run.known.fingerprint,
-        "settings": msgspec.to_builtins(settings),
-        "privacy": statement.as_dict(),
-    }
-    summary = facts | {
-        "devices": len(checkpoint.members),
-        "users": run.enrolled.count_users(checkpoint.members),
-        "rounds": len(checkpoint.users),
-        "rounds_lost": len(checkpoint.lost),
-        "least_users_in_a_round": min(checkpoint.users, default=0),
-        "seconds": sum(checkpoint.seconds),
-        "bytes_in": metrics.bytes_in - before[0],
-        "bytes_out": metrics.bytes_out - before[1],
-        "refusals": dict(metrics.refusals),
-        "impossible_numbers": checkpoint.impossible,
-        "wrong_shares": list(checkpoint.barred),
-        "delivered": len(checkpoint.delivered),
-        "cohorts": 1 + len(earlier),
-    }
-    lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
-    if lists is not None:
-        summary["lists"] = {
-            "kind": settings.list_model,
-            "bytes": len(checkpoint.lists),
-            "sha256": digest_of(checkpoint.lists),
-        }
-    model = PublicModel.of_run(facts, run.table, numbers, plan, lists)
-    return RunOutcome(run.id, model, statement, answer, summary)
+    return outcome_of(run, numbers, plan, answer, cohorts=1 + len(earlier), traffic=before)
+
+
+def conduct_periods(run: PeriodRun, *, earlier: Sequence[Answered] = ()) -> RunOutcome:
+    """One run with two servers, from its task to its result, or on from where its files say that it was."""
+    answer, facts = run.conduct(earlier)
+    return outcome_of(run, facts, run.survey, answer, cohorts=1 + len(earlier))
 
 
 class Service:
-    """A recommender with a folder."""
+    """A recommender with a folder.
+
+    Args:
+        folder: Its files.
+        transport: The way to devices, for runs with messages and masked sums.
+        servers: The way to the two servers, for runs with these.
+        metrics: Where things are counted.
+        log: Told what happens, in lines for people.
+        sleep: For tests.
+        clock: For tests.
+    """
 
     def __init__(
         self,
         folder: ServiceFolder,
-        transport: RecommenderTransport,
+        transport: RecommenderTransport | None = None,
         *,
+        servers: SumServers | None = None,
         metrics: Metrics | None = None,
         log: Callable[[str], None] = no_log,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.folder = folder
         self.metrics = Metrics() if metrics is None else metrics
-        self._transport = transport
+        self._way = transport
+        self._servers = servers
         self._log = log
         self._sleep = sleep
+        self._clock = clock
         self.metrics.listeners.append(self._write_state)
 
+    @property
+    def _transport(self) -> RecommenderTransport:
+        if self._way is None:
+            raise ConfigError("this run needs a way to devices; it is not one with two servers")
+        return self._way
+
     def begin(self, settings: RunSettings) -> bytes:
-        """Write down a new run; a survey asks only devices that have not answered one like it."""
+        """Write down a new run.
+
+        By messages or masks a survey asks only devices that have not answered one like it. With two servers every
+        device may report in every run: its own ledger decides which of its ratings are new.
+        """
         if self.folder.unfinished() is not None:
             raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
-        if settings.view == "two-servers":
-            raise ConfigError("sums by two servers come from a task that they are given, not from a run with devices")
         enrolled = self.folder.enrolled
         if settings.one_round:
             settings.survey(self.folder.known)  # refuses what this catalogue has no features for
@@ -141,7 +120,12 @@ class Service:
                 "devices have answered by labels already, and such answers are not put together with those of others; "
                 "new devices can have the model (--stay), or a run without labels"
             )
-        answered = {name for past in earlier for name in self.folder.run_files(past).load().members}
+        two_servers = settings.view == "two-servers"
+        if two_servers and pinned_servers(self.folder.path) is None:
+            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
+        answered: set[str] = set()
+        if not two_servers:
+            answered.update(name for past in earlier for name in self.folder.run_files(past).load().members)
         cohort = [card.identity for card in enrolled.cards if card.identity not in answered]
         if not cohort:
             raise FederationError("every enrolled device has answered already; enrol new devices first")
@@ -161,26 +145,57 @@ class Service:
 
     def conduct(self, run: bytes) -> RunOutcome:
         """A run that was begun, to its end."""
-        record, files = self.folder.record(run), self.folder.run_files(run)
-        outcome = conduct(
-            FederatedRun(
-                settings=record.settings,
-                table=self.folder.catalogue,
-                enrolled=Enrolled(record.devices),
-                transport=self._transport,
-                id=run,
-                only=frozenset(record.cohort),
-                files=files,
-                pace=self.folder.config.pace,
-                metrics=self.metrics,
-                log=self._log,
-                sleep=self._sleep,
-            ),
-            earlier=[self._answer(bytes.fromhex(name)) for name in record.earlier],
-        )
+        record = self.folder.record(run)
+        earlier = [self._answered(bytes.fromhex(name)) for name in record.earlier]
+        if record.settings.view == "two-servers":
+            outcome = conduct_periods(self._periods(run, record), earlier=earlier)
+        else:
+            outcome = conduct(self._federated(run, record), earlier=earlier)
         self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
+        if record.settings.view == "two-servers":
+            self.publish()
         self._write_state()
         return outcome
+
+    def _federated(self, run: bytes, record: RunRecord) -> FederatedRun:
+        return FederatedRun(
+            settings=record.settings,
+            table=self.folder.catalogue,
+            enrolled=Enrolled(record.devices),
+            transport=self._transport,
+            id=run,
+            only=frozenset(record.cohort),
+            files=self.folder.run_files(run),
+            pace=self.folder.config.pace,
+            metrics=self.metrics,
+            log=self._log,
+            sleep=self._sleep,
+        )
+
+    def _periods(self, run: bytes, record: RunRecord) -> PeriodRun:
+        pinned = pinned_servers(self.folder.path)
+        if pinned is None or self._servers is None:
+            raise ConfigError("no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json")
+        return PeriodRun(
+            settings=record.settings,
+            table=self.folder.catalogue,
+            enrolled=Enrolled(record.devices),
+            servers=pinned,
+            keys=load_keys(self.folder.path, self.folder.config.name),
+            door=self._servers,
+            publish=self.publish,
+            id=run,
+            files=self.folder.run_files(run),
+            pace=self.folder.config.pace,
+            metrics=self.metrics,
+            log=self._log,
+            sleep=self._sleep,
+            clock=self._clock,
+        )
+
+    def publish(self, task: bytes | None = None) -> None:
+        """Show devices the task under way, and the last result."""
+        PublicFiles(self.folder).write(task)
 
     def hand_out(self) -> int:
         """Give the last result to devices that are there and do not have it yet; how many took it."""
@@ -232,8 +247,17 @@ class Service:
             if self.folder.run_files(run).load().answer and _asks_the_same(self.folder.record(run).settings, settings)
         ]
 
-    def _answer(self, run: bytes) -> Answer:
-        return kept_answer(self.folder.run_files(run).load())
+    def _answered(self, run: bytes) -> Answered:
+        """What a run that has ended released, and how many times the whole noise is in it."""
+        record, checkpoint = self.folder.record(run), self.folder.run_files(run).load()
+        settings, users = record.settings, Enrolled(record.devices).users
+        sharing = settings.sharing(users.values())
+        noises = 1.0
+        if settings.view == "two-servers":
+            noises = NOISES
+        elif settings.view == "sums":
+            noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
+        return Answered(settings.survey(self.folder.known, sharing), kept_answer(checkpoint), noises)
 
 
 def _asks_the_same(before: RunSettings, now: RunSettings) -> bool:

@@ -14,6 +14,7 @@ from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
+from hdpmf.protocol.task import MAX_PERIOD
 from hdpmf.recommender.one_round import make_survey
 
 _NUMBERS_PER_BIT = 4
@@ -21,14 +22,21 @@ _NUMBERS_PER_ITEM = 4  # in sums of the one-round designs: score and weight, of 
 _SHORT_REPLY = 1 << 20
 """Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares for 1,024 holders)."""
 
+COLLUDING = 0.05
+"""Part of a roster that may collude in masked sums, unless said otherwise."""
+
+DAY = 86_400
+"""Seconds that a task takes reports for, unless said otherwise."""
+
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run asks of devices. All of it is public and stays as it is until the run's end.
 
     Attributes:
         method: As on the command line.
-        view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices.
-        minimum: Users, at least, whose numbers are in every round.
+        view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices;
+            ``two-servers``: only sums that two servers made.
+        minimum: Users, at least, whose numbers are in every round; with two servers, reports in a sum.
         credit: Users, at most, that one device counts for.
         max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum`` makes the noise.
         epsilon: The largest budget of a rating.
@@ -44,13 +52,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public score by which devices
             draw taste labels; None for no labels. The numbers come with a prior, which this side cannot read itself.
         prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
+        period: With two servers: seconds in which reports are taken; a day where not given.
+        precision: With two servers: seconds to which the times of reports are rounded; the whole period where not
+            given, so that they tell nothing.
     """
 
     method: str
     view: View
     minimum: int
     credit: int = 1
-    max_colluding: float = 0.05
+    max_colluding: float = COLLUDING
     epsilon: float = 1.0
     rounds: int = 100
     factors: int = 10
@@ -65,17 +76,21 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     list_model: str = "ease"
     labels: dict[str, float] | None = None
     prior: str | None = None
+    period: int | None = None
+    precision: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in federated():
             raise ConfigError(f"a federation cannot run {self.method!r}; choose from {', '.join(federated())}")
         method = self.kind
         if self.view not in method.views:
-            raise ConfigError(f"{self.method} is made for the view {' or '.join(method.views)!r}, not {self.view!r}")
+            views = " or ".join(map(repr, method.views))
+            raise ConfigError(f"{self.method} is made for the view {views}, not {self.view!r}")
         if not (0 <= self.max_colluding < 1 and self.credit >= 1):
             raise ConfigError("max_colluding is a part of the roster, and a device counts for at least one user")
         if self.minimum < 1:
             raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
+        self._check_view()
         if self.labels is not None:
             self._check_labels(self.labels)
         rounds = method.form(self.labels is not None).rounds
@@ -95,6 +110,21 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if "list_model" in method.options:
             method.options["list_model"].check(self.list_model)
 
+    def _check_view(self) -> None:
+        """What only one way to sum has is an error with another."""
+        if self.view != "two-servers":
+            if self.period is not None or self.precision is not None:
+                raise ConfigError("only sums by two servers have a period; drop it, or sum by two servers")
+            return
+        if self.credit != 1 or self.max_colluding != COLLUDING:
+            raise ConfigError("with two servers each adds the whole noise, whoever colludes; drop credit and colluding")
+        if self.minimum < 2:
+            raise ConfigError(f"a sum by two servers is over 2 reports at least, not {self.minimum}")
+        if not 1 <= self.seconds <= MAX_PERIOD:
+            raise ConfigError(f"a period must have 1 to {MAX_PERIOD:,} seconds, not {self.seconds:,}")
+        if self.rounded < 1 or self.seconds % self.rounded:
+            raise ConfigError(f"a period of {self.seconds:,} s is no multiple of a precision of {self.rounded:,} s")
+
     def _check_labels(self, score: dict[str, float]) -> None:
         self.kind.require("labels")
         if self.design != "A":
@@ -113,6 +143,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def one_round(self) -> bool:
         """Whether devices answer a survey once instead of training rounds."""
         return self.kind.one_round
+
+    @property
+    def seconds(self) -> int:
+        """Of the period in which two servers take reports."""
+        return DAY if self.period is None else self.period
+
+    @property
+    def rounded(self) -> int:
+        """Seconds to which the times of reports for two servers are rounded."""
+        return self.seconds if self.precision is None else self.precision
 
     def model_params(self) -> dict[str, Any]:
         """The parameters of the library's model that the same run would give."""
@@ -136,8 +176,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return mechanism_of(self.kind, self.threshold)
 
     def counted(self, users: Iterable[int]) -> int:
-        """Users that devices count for: in sums, where each adds noise, no machine for more than ``credit``."""
-        return sum(users) if self.view == "messages" else sum(min(count, self.credit) for count in users)
+        """Users that devices count for: in masked sums, where each adds noise, no machine for more than ``credit``."""
+        return sum(min(count, self.credit) for count in users) if self.view == "sums" else sum(users)
 
     def sharing(self, users: Collection[int]) -> int:
         """Users whose shares make the whole noise: the smallest sum less the largest devices that may collude.
@@ -145,6 +185,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Args:
             users: Users behind each device of the roster.
         """
+        if self.view == "two-servers":
+            return 1  # each server adds the whole noise
         if self.view != "sums":
             return self.minimum
         credits = sorted((min(count, self.credit) for count in users), reverse=True)

@@ -37,6 +37,7 @@ from hdpmf.recommender.lists import check_trainable, train_list_model
 from hdpmf.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.recommender.possible import possible
 from hdpmf.recommender.release import Release, joined
+from hdpmf.recommender.runs import Answered
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import Checkpoint, kept
 from hdpmf.service.sums import sum_when_ready
@@ -49,10 +50,10 @@ class SurveyRun:
 
     Args:
         run: The run; devices have agreed to its terms.
-        earlier: What came of earlier surveys of the same design, answered by other devices.
+        earlier: What came of earlier surveys of the same design.
     """
 
-    def __init__(self, run: FederatedRun, earlier: Sequence[Answer] = ()) -> None:
+    def __init__(self, run: FederatedRun, earlier: Sequence[Answered] = ()) -> None:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
@@ -77,9 +78,8 @@ class SurveyRun:
             self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
         # Every secure sum comes with noise of its own.
         surplus = 1.0 if self.survey.labels else self._surplus(checkpoint.members)
-        n_sums = max(surplus, 1.0) * (1 + len(self._earlier))
-        facts = self._recommender.facts([*self._earlier, answer], n_sums=n_sums)
-        self._train_lists([*self._earlier, answer])
+        facts = self._recommender.facts([answer], n_sums=max(surplus, 1.0), earlier=self._earlier)
+        self._train_lists([*(past.answer for past in self._earlier), answer])
         lists = checkpoint.lists
         facts = msgspec.structs.replace(facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None)
         if checkpoint.stage == "deliver":

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hdpmf.errors import ProtocolError
 from hdpmf.privacy import PrivacyWeights
@@ -61,6 +62,29 @@ def test_the_contrast_is_what_tells_the_tribes_apart(epsilon, least):
     truth = np.bincount(table.item_codes, minlength=N_ITEMS)
     assert np.abs(facts.popularity - truth).mean() < 12 / epsilon
     assert survey.labels
+
+
+def test_four_noises_are_reckoned_as_one_of_twice_the_scale():
+    """Noise of twice the scale is that of half of epsilon; two servers add two."""
+    table, feature, _ = two_tribes()
+    whole, counted, grouping, _ = run(table, feature, 2.0)
+    shard = OneRoundShard(
+        table, PrivacyWeights.uniform(table), SeededNoise(1), epsilon=2.0, catalogue="c", simulation=True
+    )
+    shard.accept(whole)
+    shard.count()
+    shard.group(grouping)
+    answer, half = shard.contribute(), replace(whole, epsilon=1.0)
+    found = make_grouping(whole, [counted], feature[:, None], np.ones(1), 0.5, 4)
+    expected = make_grouping(half, [counted], feature[:, None], np.ones(1), 0.5)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(found.heads, expected.heads)
+    counted_all = facts_from_labels(whole, [counted], grouping, [answer], feature[:, None], 4)
+    as_half = facts_from_labels(half, [counted], grouping, [answer], feature[:, None])
+    ignored = facts_from_labels(whole, [counted], grouping, [answer], feature[:, None])
+    for name in ("bias", "variance", "popularity", "patterns"):
+        np.testing.assert_allclose(getattr(counted_all, name), getattr(as_half, name), rtol=1e-4, atol=1e-5)
+    assert counted_all.variance.mean() > 1.02 * ignored.variance.mean()
 
 
 def test_few_heads_make_no_contrast():

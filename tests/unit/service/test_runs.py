@@ -13,7 +13,8 @@ from hdpmf.models import HDPSum, make_model
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
-from hdpmf.service.service import RunOutcome, conduct
+from hdpmf.service.outcome import RunOutcome
+from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 

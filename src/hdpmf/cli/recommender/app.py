@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.recommender.serve import serve
+from hdpmf.cli.recommender.two_servers import publish, servers, task_lines, tasks_of
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.options import DatasetName, Json
 from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
@@ -149,12 +150,13 @@ def status(folder: Folder, json: Json = False) -> None:
             ("run", "method", "sees", "stage", "rounds", "devices", "users"),
             [
                 (run["run"][:12], run["method"], run["view"], run["stage"], f"{run['rounds_done']}/{run['rounds']}",
-                 str(run["devices"]), str(run["users"]))
+                 "?" if run["devices"] is None else str(run["devices"]), str(run["users"]))
                 for run in runs
             ],
             numeric=("rounds", "devices", "users"),
         )  # fmt: skip
     for run in runs:
+        print_lines(*task_lines(run))
         if run["impossible_numbers"]:
             print_lines(f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be were clamped")
         for device in run["wrong_shares"]:
@@ -168,6 +170,8 @@ def status(folder: Folder, json: Json = False) -> None:
 
 
 app.command()(serve)
+app.command()(servers)
+app.command()(publish)
 
 
 def _catalogue(
@@ -231,4 +235,10 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
         "devices": len(devices),
         "users": sum(card.users for card in record.devices if card.identity in set(devices)),
-    }
+        "tasks": tasks_of(checkpoint),
+    } | (
+        # With two servers the recommender knows how many reports there are, not whose.
+        {"devices": None, "users": checkpoint.users[-1] if checkpoint.users else 0}
+        if record.settings.view == "two-servers"
+        else {}
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hdpmf.cli.recommender.two_servers import public_files, seconds, two_servers, wait_forever
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json, run_option
@@ -19,8 +20,10 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
     from hdpmf.service.folder import ServiceFolder
+    from hdpmf.service.service import Service
     from hdpmf.service.settings import RunSettings
     from hdpmf.transport.flower.recommender import FlowerRecommender
+    from hdpmf.transport.two_servers import TwoServers
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,51 @@ class ServingOptions:
     give_up: Annotated[bool, run_option("--give-up", help="Give the run up that was not finished.")] = False
 
 
+@dataclass(frozen=True)
+class PeriodOptions:
+    """When two servers take reports."""
+
+    period: Annotated[
+        str | None,
+        run_option(
+            "--period",
+            metavar="TIME",
+            help="With two servers: how long they take reports, as 12h or 7d.",
+            show_default="1d",
+        ),
+    ] = None
+    precision: Annotated[
+        str | None,
+        run_option(
+            "--precision",
+            metavar="TIME",
+            help="With two servers: what times of reports are rounded to, and a period begins at a multiple of.",
+            show_default="the whole period, so that they tell nothing",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, int]:
+        """What was given, for the run's settings."""
+        given = {"period": self.period, "precision": self.precision}
+        return {name: seconds(text) for name, text in given.items() if text is not None}
+
+
 @grouped
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
     run_options: RunOptions,
     options: FederatedOptions,
     serving: ServingOptions,
+    periods: PeriodOptions,
     method: Method = "hdp-sum",
     minimum: Minimum = None,
     json: Json = False,
 ) -> None:
-    """Run the recommender once: a new run, or the one that was not finished, from where it was."""
+    """Run the recommender once: a new run, or the one that was not finished, from where it was.
+
+    Between machines, sums by two servers are recommended: pin them first (hdpmf recommender servers).
+    """
+    from hdpmf.service.collector_keys import pinned_servers
     from hdpmf.service.folder import ServiceFolder
     from hdpmf.service.live import watch
     from hdpmf.service.metrics import Metrics
@@ -64,49 +101,66 @@ def serve(
     if serving.give_up:
         if unfinished is None:
             raise ConfigError("there is no unfinished run to give up")
-        Service(place, _Nobody()).give_up(unfinished)
+        Service(place).give_up(unfinished)
         _say_given_up(unfinished, json)
         return
     settings = None
     if unfinished is None:
-        settings = run_options.settings(method, options, _askable(place.enrolled, run_options.view(method)), minimum)
+        pinned = pinned_servers(folder) is not None
+        askable = _askable(place.enrolled, run_options.view(method, two_servers=pinned))
+        settings = run_options.settings(method, options, askable, minimum, two_servers=pinned, **periods.settings())
     else:
         note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
-    asked = place.record(unfinished).settings if settings is None and unfinished is not None else settings
+    asked = settings if unfinished is None else place.record(unfinished).settings
+    if asked is None:
+        raise ConfigError("there is nothing to run")
     port, host = serving.metrics_port, serving.metrics_host
     counting = nullcontext() if port is None else endpoint(metrics, port, host)
-    with place.serving(), counting as port, watch(metrics) as log, _transport(place, asked) as transport:
+    with place.serving(), counting as port, watch(metrics) as log, _ways(place, asked) as ways:
         if port is not None:
             log(f"counts for Prometheus: http://{host}:{port}/metrics")
-        service = Service(place, transport, metrics=metrics, log=log)
-        run = service.begin(settings) if settings is not None else unfinished
-        if run is None:
-            raise ConfigError("there is nothing to run")
+        service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, log=log)
+        run = service.begin(asked) if unfinished is None else unfinished
+        if ways.servers is not None and unfinished is None:
+            service.publish()
         outcome = service.conduct(run)
         _report(place, outcome.summary, outcome.statement.lines(), json)
         if serving.stay:
-            service.stay(lambda card: transport.admit(card.identity, card.node))
+            ways.stay(service)
 
 
-class _Nobody:
-    """No devices: for what needs none."""
+@dataclass(frozen=True)
+class _Ways:
+    """How the recommender reaches others: devices, or two servers and whoever reads its public files."""
 
-    def present(self) -> frozenset[str]:
-        return frozenset()
+    devices: FlowerRecommender | None = None
+    servers: TwoServers | None = None
 
-    def exchange(self, messages: object, deadline: float) -> Iterator[Any]:
-        return iter(())
-
-    def close(self) -> None:
-        pass
+    def stay(self, service: Service) -> None:
+        """Hand out the result until interrupted."""
+        devices = self.devices
+        if devices is None:
+            wait_forever(service.metrics)
+        else:
+            service.stay(lambda card: devices.admit(card.identity, card.node))
 
 
 @contextmanager
-def _transport(place: ServiceFolder, asked: RunSettings | None) -> Iterator[FlowerRecommender]:
+def _ways(place: ServiceFolder, asked: RunSettings) -> Iterator[_Ways]:
+    if asked.view != "two-servers":
+        with _transport(place, asked) as transport:
+            yield _Ways(devices=transport)
+        return
+    with public_files(place), two_servers(place) as servers:
+        yield _Ways(servers=servers)
+
+
+@contextmanager
+def _transport(place: ServiceFolder, asked: RunSettings) -> Iterator[FlowerRecommender]:
     from hdpmf.transport.flower.recommender import FlowerRecommender
 
     config, enrolled = place.config, place.enrolled
-    most = None if asked is None else asked.longest_reply(len(place.catalogue.ids), enrolled.users.values())
+    most = asked.longest_reply(len(place.catalogue.ids), enrolled.users.values())
     with FlowerRecommender(
         place.transport_folder,
         host=config.host,
@@ -137,11 +191,20 @@ def _report(place: ServiceFolder, summary: dict[str, Any], statement: tuple[str,
         print_json({**summary, "model": str(place.path / "model")})
         return
     print_lines(
-        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} devices ({summary['users']} users) "
-        f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals",
+        _what_ran(summary),
         f"model (nothing private is in it): {place.path / 'model'}",
         *_lists_lines(place, summary),
         *statement,
+    )
+
+
+def _what_ran(summary: dict[str, Any]) -> str:
+    if summary["devices"] is None:
+        tasks = ", ".join(task[:12] for task in summary["tasks"])
+        return f"{summary['method']}: {summary['users']} reports summed by two servers (task {tasks})"
+    return (
+        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} devices ({summary['users']} users) "
+        f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals"
     )
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SHARE = 0.75
 """Of the users must be in every round, unless said otherwise."""
 
+SUMS = {"masks": "sums", "two-servers": "two-servers"}
+"""How sums are made, on the command line, and the view that it gives."""
+
 _FIELDS = {"n_factors": "factors"}  # what the run calls a parameter
 
 Method = Annotated[
@@ -72,6 +75,17 @@ class RunOptions:
             show_default=f"sums, but for {_by_messages()}",
         ),
     ] = None
+    sums: Annotated[
+        str | None,
+        privacy_option(
+            "--sums",
+            metavar="HOW",
+            help="How sums are made: two-servers (two servers of different organisations; recommended between "
+            "machines) or masks (among devices, all online together).",
+            autocompletion=completing(SUMS),
+            show_default="two-servers where a pair of servers is pinned, else masks",
+        ),
+    ] = None
     colluding: Annotated[
         float,
         privacy_option(
@@ -87,11 +101,22 @@ class RunOptions:
         ),
     ] = 1
 
-    def view(self, method: str) -> str:
-        """What the recommender sees."""
-        if self.secure_sum is None:
-            return next(iter(method_named(method).views), "messages")
-        return "sums" if self.secure_sum else "messages"
+    def view(self, method: str, *, two_servers: bool = False) -> str:
+        """What the recommender sees; ``two_servers``: there is a pair of servers, which is used unless said otherwise.
+
+        Raises:
+            ConfigError: The options contradict each other.
+        """
+        if self.sums is None:
+            if self.secure_sum is not None:
+                return "sums" if self.secure_sum else "messages"
+            views = method_named(method).views
+            return "two-servers" if two_servers and "two-servers" in views else next(iter(views), "messages")
+        if self.sums not in SUMS:
+            raise ConfigError(f"--sums must be {' or '.join(SUMS)}, not {self.sums!r}")
+        if self.secure_sum is False or (self.secure_sum and self.sums != "masks"):
+            raise ConfigError(f"--sums {self.sums} contradicts {'--secure-sum' if self.secure_sum else '--messages'}")
+        return SUMS[self.sums]
 
     def settings(
         self,
@@ -100,6 +125,9 @@ class RunOptions:
         users: int,
         minimum: int | None = None,
         usual_rounds: int | None = None,
+        *,
+        two_servers: bool = False,
+        **more: Any,
     ) -> RunSettings:
         """The settings of a run; what is not given suits the method.
 
@@ -109,12 +137,14 @@ class RunOptions:
             users: Users who can be asked; in secure sums, devices.
             minimum: Users, at least, in every round.
             usual_rounds: Rounds of training where none are given and the method has no number of its own.
+            two_servers: There is a pair of servers, which is used unless said otherwise.
+            more: Of the run's settings.
         """
         from hdpmf.service.settings import RunSettings
 
         if method not in federated():
             raise ConfigError(f"a federation cannot run {method!r}; choose from {', '.join(federated())}")
-        known = method_named(method)
+        known, view = method_named(method), self.view(method, two_servers=two_servers)
         given = {_FIELDS.get(name, name): value for name, value in options.chosen(method).items()}
         if known.trains:
             given.setdefault("learning_rate", known.default("learning_rate"))
@@ -126,14 +156,15 @@ class RunOptions:
             rounds = known.form(labels).rounds or 1
         return RunSettings(
             method=method,
-            view=self.view(method),  # type: ignore[arg-type]  # checked there
-            minimum=max(1, int(SHARE * users)) if minimum is None else minimum,
+            view=view,  # type: ignore[arg-type]  # checked there
+            minimum=max(2 if view == "two-servers" else 1, int(SHARE * users)) if minimum is None else minimum,
             rounds=rounds,
             max_colluding=self.colluding,
             credit=self.credit,
             labels=_score(prior) if labels else None,
             prior=prior,
             **given,
+            **more,
         )
 
 

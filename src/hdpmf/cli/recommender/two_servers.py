@@ -1,0 +1,174 @@
+"""``hdpmf recommender servers`` and ``publish``: sums by two servers, and the files that devices read."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.shared.files import read_bytes
+from hdpmf.cli.shared.options import Json
+from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.service.folder import ServiceFolder
+    from hdpmf.service.metrics import Metrics
+    from hdpmf.service.run_files import Checkpoint
+    from hdpmf.transport.two_servers import TwoServers
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def servers(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+    pair: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SERVERS.json]", help="The two servers (hdpmf aggregator pair writes it)."),
+    ] = None,
+    new_servers: Annotated[
+        bool, typer.Option("--new-servers", help="Take them although another pair is pinned.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Pin the two servers that make sums; without a file, show them. People compare their digest."""
+    from hdpmf.protocol.servers import Servers
+    from hdpmf.service.collector_keys import CARD, pin_servers, pinned_servers
+    from hdpmf.service.folder import ServiceFolder
+
+    service = ServiceFolder(folder)
+    if pair is not None:
+        if new_servers and service.unfinished() is not None:
+            raise ConfigError("a run is under way with the servers that are pinned; let it end, or give it up, first")
+        given = Servers.from_json(read_bytes(pair))
+        pin_servers(folder, service.config.name, given, replace=new_servers)
+    elif new_servers:
+        raise ConfigError("--new-servers needs the file that names them")
+    pinned = pinned_servers(folder)
+    if pinned is None:
+        raise ConfigError("no pair of servers is pinned yet; give the file that hdpmf aggregator pair wrote")
+    card = folder / CARD
+    if json:
+        both = {
+            role: {"organisation": server.organisation, "url": server.url}
+            for role, server in (("leader", pinned.leader), ("helper", pinned.helper))
+        }
+        print_json({**both, "digest": pinned.digest, "card": str(card)})
+        return
+    print_lines(
+        f"leader: {pinned.leader.organisation}, {pinned.leader.url}",
+        f"helper: {pinned.helper.organisation}, {pinned.helper.url}",
+        f"digest: {pinned.digest}",
+        f"both operators admit this recommender by its card: hdpmf aggregator admit FOLDER {card}",
+        "devices are to pin the same pair: compare the digest in a way that does not go through the recommender",
+    )
+
+
+def publish(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+) -> None:
+    """Serve the public files (task, item facts) until interrupted, run or no run; serve then leaves that to it."""
+    from hdpmf.service.folder import ServiceFolder
+    from hdpmf.service.metrics import Metrics
+    from hdpmf.service.publish import INDEX, PublicFiles
+
+    service = ServiceFolder(folder)
+    public = PublicFiles(service)
+    if not (public.path / INDEX).exists():
+        public.write()
+    with public_files(service) as here:
+        if not here:
+            raise ConfigError(f"another process serves the public files of {folder}")
+        wait_forever(Metrics())
+
+
+def wait_forever(metrics: Metrics) -> None:
+    """Until interrupted."""
+    metrics.stage = "serving the public files"
+    while True:
+        time.sleep(3600)
+
+
+@contextmanager
+def public_files(place: ServiceFolder) -> Iterator[bool]:
+    """Serve the public files while inside, unless another process does; whether it is this one."""
+    from hdpmf.service.website import served
+
+    with served(place) as address:
+        note(
+            "another process serves the public files"
+            if address is None
+            else f"public files for devices: {address}/index.json"
+        )
+        yield address is not None
+
+
+@contextmanager
+def two_servers(place: ServiceFolder) -> Iterator[TwoServers]:
+    """The way to the two servers that are pinned."""
+    from hdpmf.service.collector_keys import load_keys, pinned_servers
+    from hdpmf.transport.two_servers import TwoServers
+
+    pinned = pinned_servers(place.path)
+    if pinned is None:
+        raise ConfigError(
+            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json; or sum by masks: "
+            "--sums masks"
+        )
+    with TwoServers(pinned, load_keys(place.path, place.config.name).party) as door:
+        yield door
+
+
+def seconds(text: str) -> int:
+    """A time like 90s, 30m, 12h or 7d, in seconds."""
+    found = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
+    if found is None:
+        raise ConfigError(f"{text!r} is no time; write it as 90s, 30m, 12h or 7d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def tasks_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """The tasks of a run, for people and JSON."""
+    from hdpmf.protocol.task import task_id
+    from hdpmf.service.collector import read_task
+
+    found = []
+    for period in checkpoint.periods:
+        task, now = read_task(period.document), time.time()
+        if period.collection:
+            state = "collected"
+        elif not period.placed:
+            state = "not at both servers yet"
+        elif now >= task.end:
+            state = "its sum is asked for"
+        else:
+            state = "takes reports" if now >= task.begin else "not begun"
+        found.append(
+            {
+                "id": task_id(period.document).hex(),
+                "part": task.part,
+                "begin": task.begin,
+                "end": task.end,
+                "minimum": task.minimum,
+                "state": state,
+            }
+        )
+    return found
+
+
+def task_lines(run: dict[str, Any]) -> list[str]:
+    """The tasks of a run, a line each."""
+    return [
+        f"task {task['id'][:12]} of run {run['run'][:12]}: {_date(task['begin'])} to {_date(task['end'])}, "
+        f"{task['state']}"
+        for task in run["tasks"]
+    ]
+
+
+def _date(when: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))

@@ -1,0 +1,196 @@
+"""The public files over HTTPS. Devices ask for the index now and then; what they have, they do not load again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from hdpmf.errors import ConfigError, TransportError
+from hdpmf.service.folder import ServiceFolder
+from hdpmf.service.publish import INDEX, is_public, public_file
+from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.transport.extras import needs
+
+with needs("starlette"):
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+with needs("uvicorn"):
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_HEADERS = 16 << 10
+"""Bytes of a request, which has no body."""
+
+CONNECTIONS = 4_000
+HEADER_SECONDS = 15.0
+"""Until a connection has asked for something."""
+
+LIFE_SECONDS = 300.0
+"""Of a connection, whatever it does: nobody keeps one by reading a byte a minute."""
+
+IDLE_SECONDS = 30
+_START_SECONDS = 20.0
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Held:
+    """A file as it is sent."""
+
+    data: bytes
+    headers: dict[str, str]
+
+
+class Website:
+    """Answers for a folder of public files; those that never change are kept in memory while the index is the same.
+
+    Args:
+        folder: Of ``PublicFiles``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._index: tuple[int, int] = (0, 0)
+        self._held: dict[str, _Held] = {}
+        self.app = Starlette(routes=[Route("/{name}", self._answer, methods=["GET", "HEAD"])])
+
+    async def _answer(self, request: Request) -> Response:
+        found = self._find(request.path_params["name"])
+        if found is None:
+            return Response(status_code=404)
+        if _has(request.headers.get("if-none-match", ""), found.headers["etag"]):
+            kept = ("etag", "cache-control")
+            return Response(status_code=304, headers={name: found.headers[name] for name in kept})
+        return Response(found.data, headers=found.headers, media_type="application/octet-stream")
+
+    def _find(self, name: str) -> _Held | None:
+        if not is_public(name):
+            return None
+        try:
+            stat = (self._folder / INDEX).stat()
+        except OSError:
+            return None
+        if (stat.st_mtime_ns, stat.st_ino) != self._index:
+            self._held, self._index = {}, (stat.st_mtime_ns, stat.st_ino)
+        if name not in self._held:
+            data = public_file(self._folder, name)
+            if data is None:
+                return None
+            self._held[name] = _Held(data, _headers(name, data))
+        return self._held[name]
+
+
+def _headers(name: str, data: bytes) -> dict[str, str]:
+    digest = sha256(data).digest()
+    return {
+        "etag": f'"{digest.hex()}"',
+        "content-digest": f"sha-256=:{base64.b64encode(digest).decode()}:",
+        "cache-control": "no-cache" if name == INDEX else _FOREVER,
+        "x-content-type-options": "nosniff",
+    }
+
+
+def _has(known: str, tag: str) -> bool:
+    """Whether the tags that a device has are of what it asks for."""
+    tags = [part.strip().removeprefix("W/") for part in known.split(",")]
+    return tag in tags or tags == ["*"]
+
+
+class _Bounded(H11Protocol):
+    """A connection that ends in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._timers = [
+            self.loop.call_later(HEADER_SECONDS, self._end_unless_asked),
+            self.loop.call_later(LIFE_SECONDS, transport.abort),
+        ]
+        if len(self.connections) > CONNECTIONS:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        super().connection_lost(exc)
+
+    def _end_unless_asked(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
+@contextlib.contextmanager
+def served(service: ServiceFolder) -> Iterator[str | None]:
+    """Serve the public files while inside; the address, or None where another process of this folder does it already.
+
+    Raises:
+        TransportError: The address cannot be had.
+    """
+    with (service.path / ".publishing").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield None
+            return
+        with _serving(service) as address:
+            yield address
+
+
+@contextlib.contextmanager
+def _serving(service: ServiceFolder) -> Iterator[str]:
+    config = service.config
+    paths = ensure_certificates(service.transport_folder / "tls", config.names)
+    listener = _listen(config.host, config.port)
+    settings = uvicorn.Config(
+        Website(service.path / "public").app,
+        http=_Bounded,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        access_log=False,
+        log_level="critical",
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=str(paths.server),
+        ssl_keyfile=str(paths.key),
+    )
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    thread.start()
+    try:
+        _await_start(server, thread)
+        yield f"https://{config.names[0]}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > end:
+            raise TransportError("the public files cannot be served: the web server did not start")
+        time.sleep(0.01)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}; choose another port in config.toml") from error

@@ -1,0 +1,174 @@
+"""``hdpmf recommender servers`` and the options that choose how sums are made."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("pyhpke")
+
+from hdpmf.cli.recommender.two_servers import seconds
+from hdpmf.cli.shared.federation import RunOptions
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.errors import ConfigError
+from hdpmf.protocol import encode
+from hdpmf.protocol.servers import Server, Servers, read_collector
+from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.service.collector import make_task
+from hdpmf.service.collector_keys import load_keys, pin_servers
+from hdpmf.service.folder import RunRecord, ServiceFolder
+from hdpmf.service.run_files import Checkpoint, Period
+from hdpmf.service.settings import RunSettings
+from hdpmf.transport.keys import NodeKey
+from hdpmf.transport.parties import PartyKey
+
+
+def a_pair() -> Servers:
+    cards = [
+        Server(
+            organisation=name,
+            url=f"https://{name}:1",
+            hpke=KeyPair.generate().config.encode().hex(),
+            identity=PartyKey.generate().public,
+        )
+        for name in ("library", "university")
+    ]
+    return Servers(leader=cards[0], helper=cards[1])
+
+
+@pytest.fixture
+def shop(call: Call, tmp_path: Path) -> Path:
+    items = tmp_path / "items.csv"
+    items.write_text("item,title\n7,Seven\n3,Three\n")
+    assert call("recommender", "init", tmp_path / "shop", "--items", items, "--name", "shop").code == 0
+    for number in range(3):
+        card = tmp_path / f"card{number}.json"
+        identity, node = DeviceIdentity.generate().public.hex(), NodeKey.generate().public
+        card.write_text(json.dumps({"name": f"d{number}", "identity": identity, "node": node, "users": 1}))
+        assert call("recommender", "enroll", tmp_path / "shop", card).code == 0
+    return tmp_path / "shop"
+
+
+def test_a_pair_is_pinned_and_shown(call: Call, tmp_path: Path, shop: Path) -> None:
+    none = call("recommender", "servers", shop, "--json")
+    assert (none.code, "no pair of servers is pinned yet" in none.json["error"]["message"]) == (2, True)
+    pair, file = a_pair(), tmp_path / "servers.json"
+    file.write_bytes(pair.to_json())
+    shown = call("recommender", "servers", shop, file)
+    assert shown.code == 0
+    assert pair.digest in shown.out
+    assert "university" in shown.out
+    found = call("recommender", "servers", shop, "--json").json
+    assert (found["digest"], found["helper"]["organisation"]) == (pair.digest, "university")
+    card = read_collector(Path(found["card"]).read_bytes())
+    keys = load_keys(shop, "shop")
+    assert (card, card.organisation) == (keys.card, "shop")
+    for name in ("party.key", "hpke.key"):
+        assert os.stat(shop / "collector" / name).st_mode & 0o777 == 0o600
+    # The same again keeps the keys; another pair has to be meant.
+    assert call("recommender", "servers", shop, file).code == 0
+    assert load_keys(shop, "shop").card == card
+    other = a_pair()
+    file.write_bytes(other.to_json())
+    refused = call("recommender", "servers", shop, file, "--json")
+    assert "another pair of servers is pinned" in refused.json["error"]["message"]
+    assert call("recommender", "servers", shop, file, "--new-servers", "--json").json["digest"] == other.digest
+    assert load_keys(shop, "shop").card == card
+    assert call("recommender", "servers", shop, "--new-servers", "--json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "pinned", "view"),
+    [
+        (RunOptions(), False, "sums"),
+        (RunOptions(), True, "two-servers"),
+        (RunOptions(sums="masks"), True, "sums"),
+        (RunOptions(secure_sum=True), True, "sums"),
+        (RunOptions(secure_sum=True, sums="masks"), False, "sums"),
+        (RunOptions(sums="two-servers"), False, "two-servers"),
+        (RunOptions(secure_sum=False), True, "messages"),
+    ],
+)
+def test_how_sums_are_made(options: RunOptions, pinned: bool, view: str) -> None:
+    assert options.view("hdp-sum", two_servers=pinned) == view
+
+
+def test_a_method_without_sums_does_not_become_one_of_two_servers() -> None:
+    assert RunOptions().view("hdp-bit", two_servers=True) == "messages"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (RunOptions(sums="magic"), "masks or two-servers"),
+        (RunOptions(sums="masks", secure_sum=False), "contradicts --messages"),
+        (RunOptions(sums="two-servers", secure_sum=True), "contradicts --secure-sum"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: RunOptions, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        options.view("hdp-sum")
+
+
+def test_times_for_people() -> None:
+    assert [seconds(text) for text in ("90s", "30m", "12h", "7d")] == [90, 1800, 43_200, 604_800]
+    for wrong in ("", "1", "1w", "-1d", "1.5h", "1d1h"):
+        with pytest.raises(ConfigError, match="is no time"):
+            seconds(wrong)
+
+
+def test_options_without_effect_are_refused(call: Call, tmp_path: Path, shop: Path) -> None:
+    said = [
+        call("recommender", "serve", shop, *options, "--json")
+        for options in (
+            ("--period", "1h"),
+            ("--sums", "two-servers"),
+            ("--sums", "two-servers", "--credit", 2),
+            ("--sums", "two-servers", "--colluding", 0.2),
+            ("--sums", "two-servers", "--period", "1x"),
+            ("--sums", "two-servers", "--period", "1h", "--precision", "7m"),
+        )
+    ]
+    assert [answer.code for answer in said] == [2] * 6
+    words = (
+        "only sums by two servers", "no pair of servers is pinned", "whole noise", "whole noise", "no time",
+        "no multiple",
+    )  # fmt: skip
+    for answer, expected in zip(said, words, strict=True):
+        assert expected in answer.json["error"]["message"]
+    simulated = call("federate", "simulate", "--method", "hdp-sum", "--sums", "two-servers", "--json")
+    assert simulated.code != 0
+
+
+def test_status_shows_the_task(call: Call, shop: Path) -> None:
+    pair, place = a_pair(), ServiceFolder(shop)
+    keys = pin_servers(shop, "shop", pair)
+    settings = RunSettings(method="hdp-sum", view="two-servers", minimum=2, rounds=1, period=3600, precision=60)
+    run = b"\7" * 16
+    files = place.begin_run(run, RunRecord(settings=settings, devices=place.enrolled.cards, cohort=()))
+    task = make_task(settings, place.known, pair, keys, time.time() - 600)
+    states = []
+    for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
+        files.save(Checkpoint(stage="work", periods=[Period(document=encode(task), job=bytes(16), **more)]))
+        (found,) = call("recommender", "status", shop, "--json").json["runs"]
+        (shown,) = found["tasks"]
+        states.append(shown["state"])
+    assert states == ["not at both servers yet", "takes reports", "collected"]
+    assert (shown["begin"], shown["end"], found["devices"]) == (task.begin, task.begin + 3600, None)
+    page = call("recommender", "status", shop)
+    assert shown["id"][:12] in page.out
+    refused = call("recommender", "servers", shop, _file(shop, a_pair()), "--new-servers", "--json")
+    assert "a run is under way" in refused.json["error"]["message"]
+
+
+def _file(shop: Path, pair: Servers) -> Path:
+    path = shop.parent / "other.json"
+    path.write_bytes(msgspec.json.encode(pair))
+    return path
