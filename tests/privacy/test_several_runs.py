@@ -89,7 +89,7 @@ def settings(epsilon: float) -> RunSettings:
 
 def test_the_statement_of_several_runs_says_that_each_rating_pays_once() -> None:
     alone = state(settings(1.0), STARS)
-    year = state(settings(1.0), STARS, earlier=[settings(1.0)] * 51)
+    year = state(settings(1.0), STARS, earlier=[1.0] * 51)
     assert (alone.epsilon, year.epsilon) == (1.0, 1.0)
     assert "runs" not in alone.guarantee
     assert "52 runs" in year.guarantee
@@ -98,11 +98,11 @@ def test_the_statement_of_several_runs_says_that_each_rating_pays_once() -> None
 
 
 def test_where_epsilon_has_changed_the_largest_is_stated() -> None:
-    found = state(settings(0.5), STARS, earlier=[settings(0.25), settings(2.0)])
+    found = state(settings(0.5), STARS, earlier=[0.25, 2.0])
     assert found.epsilon == 2.0
     assert "at most 2." in found.guarantee
 
 
 def test_without_a_guarantee_nothing_is_said_of_paying_once() -> None:
     bare = RunSettings(method="mf", view="messages", minimum=50, rounds=2)
-    assert "pays once" not in state(bare, STARS, earlier=[bare]).guarantee
+    assert "pays once" not in state(bare, STARS, earlier=[1.0]).guarantee

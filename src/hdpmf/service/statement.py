@@ -56,7 +56,7 @@ def state(
     scale: RatingScale,
     *,
     noise_budget: float | None = None,
-    earlier: Sequence[RunSettings] = (),
+    earlier: Sequence[float] = (),
 ) -> Statement:
     """The statement of a run.
 
@@ -64,15 +64,14 @@ def state(
         settings: Of the run.
         scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
-        earlier: Of runs whose sums or bits are put together with this one's, each of other ratings.
+        earlier: Epsilon of each run whose answer is put together with this one's; a rating is in one of them only.
     """
     setting = _setting(settings, scale, noise_budget)
     found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
     claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
     epsilon, status, guarantee = _worth(settings, found, scale)
     if epsilon is not None and earlier:
-        before = [state(past, scale).epsilon for past in earlier]
-        epsilon = max([epsilon, *(other for other in before if other is not None)])
+        epsilon = max(epsilon, *earlier)
         guarantee += _once(1 + len(earlier), epsilon)
     return Statement(
         settings.view,
