@@ -10,6 +10,7 @@ import typer
 from hdpmf.cli.device.forget import forget
 from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ledger import ledger
+from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.recommend import recommend
 from hdpmf.cli.device.status import status, write_card
@@ -105,6 +106,7 @@ app.command()(status)
 app.command()(rate)
 app.command()(recommend)
 app.command()(ledger)
+app.command()(passphrase)
 
 
 @app.command()
