@@ -67,3 +67,36 @@ def test_a_new_passphrase_is_never_the_one_of_the_environment(
     assert told.code != 0
     assert "--new-passphrase-file" in told.err
     assert not DeviceStore.is_encrypted(path)
+
+
+def test_a_person_moves_to_another_machine(path: Path, call: Call, tmp_path: Path, new: Path) -> None:
+    export, there = tmp_path / "me.export", tmp_path / "there.hdpmf"
+    told = call("device", "export", path, export, "--export-passphrase-file", new)
+    assert told.code == 0
+    assert "Here it is closed" in told.out
+    assert "Import it once" in told.err
+    refused = call("device", "rate", path, "50", "5")
+    assert refused.code != 0
+    assert "was moved away" in refused.err
+    assert "MOVED AWAY" in call("device", "status", path).out
+    assert call("device", "status", path, "--json").json["moved"]["to"] == str(export)
+    told = call("device", "import", export, there, "--passphrase-file", new, "--json")
+    assert told.json.items() >= {"store": str(there), "export_deleted": True}.items()
+    assert not export.exists()
+    moved = call("device", "status", there, "--passphrase-file", new, "--json").json
+    assert moved["moved"] is None
+    assert moved["name"] == "mine"
+    assert "--lost" in call("device", "unmove", path).err
+    assert "--yes" in call("device", "unmove", path, "--lost").err
+    assert call("device", "forget", path, "--everything", "--yes").code == 0  # what is left to do here
+    assert not path.exists()
+
+
+def test_a_move_is_taken_back(path: Path, call: Call, tmp_path: Path, new: Path) -> None:
+    export = tmp_path / "me.export"
+    assert call("device", "export", path, export, "--export-passphrase-file", new, "--json").code == 0
+    told = call("device", "unmove", path, export)
+    assert told.code == 0
+    assert "can be used again" in told.out
+    assert not export.exists()
+    assert call("device", "rate", path, "50", "5").code == 0

@@ -37,6 +37,11 @@ def change_passphrase(
     """
     if new == old:
         raise ConfigError("the new passphrase is the old one; nothing was changed")
+    seal_anew(path, new, old=old, old_copy=old_copy)
+
+
+def seal_anew(path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False) -> None:
+    """The same, whatever the new passphrase is: the key is another one in any case."""
     database = Database(path)
     try:
         before = Vault.unlock(read_header(database), old)

@@ -51,7 +51,7 @@ class Runs:
         """Keep something of a run beside its state, in place of what had this name."""
         with self._database.transaction():
             self.let_go(run, name)
-            sealed = self._vault.seal(data, _place(run, 0, name))
+            sealed = self._vault.seal(data, reply_place(run, 0, name))
             self._database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed))
 
     def kept(self, run: bytes, name: bytes) -> bytes | None:

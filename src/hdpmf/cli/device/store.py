@@ -45,11 +45,18 @@ class StoreOptions:
     passphrase_file: PassphraseFile = None
     old_copy: OldCopy = False
 
-    def open(self, *, serving: bool = False) -> DeviceStore:
-        """The store, opened. A passphrase is asked for only where one is needed."""
+    def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
+        """The store, opened. A passphrase is asked for only where one is needed.
+
+        Args:
+            serving: As in ``DeviceStore.open``.
+            moved: Also one that was moved away: for what only reads, or deletes.
+        """
         from hdpmf.device.store import DeviceStore
 
-        return DeviceStore.open(self.path, passphrase=self.passphrase(), serving=serving, old_copy=self.old_copy)
+        return DeviceStore.open(
+            self.path, passphrase=self.passphrase(), serving=serving, old_copy=self.old_copy, moved=moved
+        )
 
     def passphrase(self) -> str | None:
         """What opens the store; None where it is not encrypted."""
