@@ -15,8 +15,8 @@ from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 _ONCE = (
-    "Import it once. A copy of it that is imported elsewhere too has the same ratings and the same ledger, and what both "
-    "send adds up; nobody can prevent that but you."
+    "Import it once. A copy of it that is imported elsewhere too has the same ratings and the same ledger, and what "
+    "both send adds up; nobody can prevent that but you."
 )
 
 
