@@ -31,6 +31,10 @@ HERE = ("--processes", 1)
             ["--method", "hdp-sum", "--sample", 20, "--epsilon", 2],
             {"view": "sums", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
         ),
+        (
+            ["--method", "hdp-sum", "--sums", "two-servers", "--step", 1, "--sample", 20, "--epsilon", 2],
+            {"view": "two-servers", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
+        ),
         (["--method", "hdp-bit", "--prior", "films-100k"], {"view": "messages", "status": "proved"}),
         (["--method", "mf", "--rounds", 3], {"epsilon": None, "status": "none"}),
     ],
@@ -48,15 +52,18 @@ def test_every_kind_of_run_gives_the_promised_fields(
     assert 0 < found["mae"] ** 2 <= found["mse"]
 
 
-def test_a_run_by_taste_labels(call: Call) -> None:
+@pytest.mark.parametrize("how", ["masks", "two-servers"])
+def test_a_run_by_taste_labels(call: Call, how: str) -> None:
     data = ("--data", "synthetic", "--hold-out", 3, "--sample", 60, "--devices", 5)
     result = call(
         "federate", "simulate", *data, "--method", "hdp-sum", "--labels", "--prior", "films-100k", "--epsilon", 4,
-        *HERE, "--json",
+        "--sums", how, *HERE, "--json",
     )  # fmt: skip
     assert (result.code, result.err) == (0, "")
     found = result.json
-    assert (found["rounds"], found["view"], found["status"], found["epsilon"]) == (2, "sums", "proved", 4.0)
+    assert (found["rounds"], found["view"], found["status"], found["epsilon"]) == (
+        2, "sums" if how == "masks" else how, "proved", 4.0,
+    )  # fmt: skip
     assert "weight times 3.97" in found["guarantee"]
     assert "tells nobody" in found["sees"]
     assert 0 < found["mae"] ** 2 <= found["mse"]

@@ -14,7 +14,9 @@ import numpy as np
 from hdpmf.errors import FederationError
 from hdpmf.federation.memory import MemoryTrim
 from hdpmf.federation.population import DeviceRatings
+from hdpmf.federation.reports import SentReport, reports_of
 from hdpmf.protocol import DeviceCard
+from hdpmf.protocol.servers import Servers
 from hdpmf.transport import DeviceReply, InProcessNetwork, RecommenderTransport
 
 
@@ -47,17 +49,20 @@ class DevicesHere:
         agreed = Policy.from_toml(policy)
         self._stores: list[DeviceStore] = []
         self._agents: list[DeviceAgent] = []
+        self._noises: list[SeededNoise] = []
         cards, answers = [], {}
         for number, part in enumerate(parts, start=first):
             store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=agreed)
             store.add(part.ratings)
             store.set_weights(part.weights, part.ratings)
-            agent = DeviceAgent(store, noise=SeededNoise(seed, stream=100 + number), simulation=True, seed=seed)
+            noise = SeededNoise(seed, stream=100 + number)
+            agent = DeviceAgent(store, noise=noise, simulation=True, seed=seed)
             name = store.identity.public.hex()
             cards.append(DeviceCard(name=f"device {number}", identity=name, node=name, users=store.users))
             answers[name] = agent.answer
             self._stores.append(store)
             self._agents.append(agent)
+            self._noises.append(noise)
         self.cards = tuple(cards)
         self.network: RecommenderTransport = InProcessNetwork(answers)
 
@@ -66,6 +71,10 @@ class DevicesHere:
         keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
         for store in self._stores:
             store.pin_roster(keys, users)
+
+    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+        """Every device's reports to two servers, for the task that is published."""
+        return reports_of(self._stores, self._noises, servers, files, now)
 
     def vectors(self) -> list[Vectors]:
         """User vectors of the devices that have finished a run."""
@@ -113,6 +122,19 @@ class DevicesInProcesses:
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Every device pins the same roster."""
         self._ask_all("pin_roster", tuple(cards))
+
+    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+        """As in ``DevicesHere``; read from the processes in turn."""
+        for pipe in self._pipes:
+            pipe.send(("reports", servers, dict(files), now))
+        waiting = list(self._pipes)
+        while waiting:
+            for pipe in list(waiting):
+                report = self._result(pipe)
+                if report is None:
+                    waiting.remove(pipe)
+                else:
+                    yield report
 
     def vectors(self) -> list[Vectors]:
         """User vectors of the devices that have finished a run."""
@@ -199,6 +221,10 @@ def _work(pipe: Connection) -> None:
                     pipe.send((reply.device, reply.data))
                 pipe.send(None)
                 trim()
+            elif order[0] == "reports":
+                for report in devices.reports(*order[1:]):
+                    pipe.send(report)
+                pipe.send(None)
             else:
                 pipe.send(getattr(devices, order[0])(*order[1:]))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):

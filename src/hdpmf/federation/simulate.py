@@ -144,18 +144,26 @@ def simulate(
         DevicesHere(parts, policy, seed) if processes == 1 else DevicesInProcesses(parts, policy, seed, processes)
     )
     with closing(simulated):
-        if settings.view == "sums":
-            simulated.pin_roster(simulated.cards)
-        run = FederatedRun(
-            settings=settings,
-            table=catalogue_table(train.items, train.scale, train.item_table),
-            enrolled=Enrolled(simulated.cards),
-            transport=simulated.network,
-            pace=_PACE,
-            metrics=metrics,
-            log=log,
-        )
-        outcome = conduct(run, draws=SeededNoise(seed, _RECOMMENDER_STREAM))
+        table, enrolled = catalogue_table(train.items, train.scale, train.item_table), Enrolled(simulated.cards)
+        if settings.view == "two-servers":
+            from hdpmf.federation.two_servers import run_with_two_servers
+
+            outcome = run_with_two_servers(
+                settings, table, enrolled, simulated.reports, seed=seed, metrics=metrics, log=log
+            )
+        else:
+            if settings.view == "sums":
+                simulated.pin_roster(simulated.cards)
+            run = FederatedRun(
+                settings=settings,
+                table=table,
+                enrolled=enrolled,
+                transport=simulated.network,
+                pace=_PACE,
+                metrics=metrics,
+                log=log,
+            )
+            outcome = conduct(run, draws=SeededNoise(seed, _RECOMMENDER_STREAM))
         vectors = simulated.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)
@@ -193,7 +201,7 @@ def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
 
     return Policy(
         methods=(settings.method,),
-        require_sums=settings.view == "sums",
+        require_sums=settings.view != "messages",
         allow_nominal=True,
         allow_unprotected=True,
         epsilon=settings.epsilon,

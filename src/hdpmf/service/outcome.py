@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from hdpmf.protocol.lists import digest_of
 from hdpmf.protocol.task import task_id
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
-from hdpmf.recommender.runs import Answered
 from hdpmf.service.periods import PeriodRun
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import kept
@@ -44,7 +42,7 @@ def outcome_of(
     plan: Plan | Survey,
     answer: Answer | None,
     *,
-    earlier: Sequence[Answered] = (),
+    cohorts: int,
     traffic: tuple[int, int] = (0, 0),
 ) -> RunOutcome:
     """The outcome of a run.
@@ -54,7 +52,7 @@ def outcome_of(
         numbers: The final factors or the item facts.
         plan: What they belong to.
         answer: Of a survey, this run's.
-        earlier: What earlier runs released, where that was put together with this one's.
+        cohorts: Runs whose answers were put together.
         traffic: Bytes in and out before the run began.
     """
     settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
@@ -64,7 +62,6 @@ def outcome_of(
         settings,
         run.known.scale,
         noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
-        earlier=[past.survey.epsilon for past in earlier],
     )
     facts = {
         "run": run.id.hex(),
@@ -85,7 +82,7 @@ def outcome_of(
         "impossible_numbers": checkpoint.impossible,
         "wrong_shares": list(checkpoint.barred),
         "delivered": len(checkpoint.delivered),
-        "cohorts": 1 + len(earlier),
+        "cohorts": cohorts,
     }
     lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
     if lists is not None:
