@@ -135,7 +135,8 @@ def _print_run(run: _Run) -> None:
     who = "The recommender, and either server alone, see only" if paid.view == "two-servers" else "The recommender sees"
     _paragraph(f"{who} {claim.sees}.")
     if paid.view == "two-servers":
-        _paragraph(next((entry.words for entry in run.entries if entry.action == "sent"), "Nothing has left."))
+        left = next((entry.words for entry in run.entries if entry.action == "sent"), "nothing, so far")
+        _paragraph(f"What has left: {left}.")
     _paragraph(f"What that reveals: {_reveals(cost)}")
     _paragraph(f"What it stands on: {MEANING[cost.status]} {cost.reason}")
     _paragraph(form.stays_open)
