@@ -18,7 +18,7 @@ help:
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
-	@echo "make soak   100 runs of a real federation with a random kill -9 in each (about an hour)"
+	@echo "make soak   100 runs of a real federation with a random kill -9 in each, and 50 kills of two servers (about an hour)"
 	@echo "make mutants 60 small faults at random, one at a time: is there a test that fails? (N=60 SEED=0, half an hour the first time)"
 	@echo "make clean  remove .venv and caches"
 
@@ -65,6 +65,7 @@ bench: $(VENV)/.installed-bench
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/federation/soak.py --runs 100
+	$(BIN)/python tests/aggregator/soak_servers.py --kills 50
 
 # Not for CI: all 5,000 take a day. ARGS=--planted plants those that were once missed, which takes minutes.
 N ?= 60

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from postgres import cluster, new_database
-
-from two_servers import HELPER, LEADER, Pair, make_task, near
+from server_processes import HELPER, LEADER, Pair, make_task, near
 
 
 @pytest.fixture(scope="module")

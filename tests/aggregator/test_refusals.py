@@ -8,10 +8,14 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+import msgspec
 import pytest
+from server_processes import HELPER, LEADER, Asked, CollectorHere, Pair, make_task, near
 
 from hdpmf.aggregator.config import Limits
+from hdpmf.aggregator.door import HttpsHelper
 from hdpmf.dap import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
@@ -25,8 +29,8 @@ from hdpmf.dap import (
     Report,
     id_to_text,
 )
+from hdpmf.errors import DapError, TransportError
 from hdpmf.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
-from two_servers import HELPER, LEADER, Asked, CollectorHere, Pair, make_task, near
 
 DAY = 86_400
 REPORT = MEDIA_TYPES[Report]
@@ -274,3 +278,24 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
     for text in ("\n".join(log), counts.text):
         for private in (device, report[:16].hex(), "127.0.0.1", pair.folders[LEADER].metrics_token):
             assert private not in text
+
+
+def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -> None:
+    keys = pair.folders[LEADER].keys
+    with HttpsHelper(keys) as door:
+        with pytest.raises(DapError) as refused:
+            door.aggregation_job(asked.id, bytes(16), b"garbage")
+        assert refused.value.kind == "invalidMessage"
+        with pytest.raises(DapError) as refused:
+            door.aggregate_share(bytes(32), b"x" * 61)
+        assert refused.value.kind == "unrecognizedTask"
+    elsewhere = {
+        "another authority": msgspec.structs.replace(keys.partner, authority=keys.own.authority),
+        "nobody there": msgspec.structs.replace(keys.partner, url="https://localhost:9"),
+    }
+    for card in elsewhere.values():
+        with (
+            HttpsHelper(replace(keys, partner=card)) as door,
+            pytest.raises(TransportError, match="could not be reached"),
+        ):
+            door.aggregation_job(asked.id, bytes(16), b"")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from hdpmf.audit import two_servers
+
 FAST = ("--factors", "4", "--epochs", "8")
 
 
@@ -123,3 +125,33 @@ def test_pairs_stand_and_their_control_is_found_out(call):
     assert (whole["verdict"], control["verdict"]) == ("not contradicted", "claim broken")
     assert whole["delta"] == 1e-6
     assert "control" in call("audit", "pairs", "--runs", "20").out
+
+
+def _only(monkeypatch, corrupt):
+    """The first of the cells with this server: value, without labels."""
+    cells = two_servers.server_cells
+    monkeypatch.setattr(
+        two_servers, "server_cells", lambda **chosen: [one for one in cells(**chosen) if one.corrupt == corrupt][:1]
+    )
+
+
+@pytest.mark.slow
+def test_servers_pass_and_those_with_a_fault_are_caught(call, monkeypatch):
+    _only(monkeypatch, "helper")
+    result = call("audit", "servers", "--canaries", "3000", "--reports", "60", "--confidence", "0.99999")
+    assert result.code == 0
+    assert "claim broken" in result.out
+    assert "masks: 100 %" in result.out
+
+
+def test_servers_with_a_fault_that_is_not_found_are_an_error(call, monkeypatch):
+    """99 % of the noise: nobody finds that out with 100 ratings."""
+    _only(monkeypatch, "leader")
+    result = call("audit", "servers", "--canaries", "100", "--reports", "40", "--control", "0.99", "--json")
+    assert result.code == 1
+    (found,) = result.json["results"]
+    assert (found["sums"]["verdict"], found["shares"]["verdict"]) == ("not contradicted", "not contradicted")
+    assert found["faults"][0]["verdict"] == "shares tell"
+    assert call("audit", "servers", "--control", "2").code == 2
+    said = call("audit", "run", "--method", "hdp-sum", "--view", "two-servers")
+    assert (said.code, "hdpmf audit servers" in said.err) == (2, True)

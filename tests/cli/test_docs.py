@@ -73,7 +73,9 @@ def tree() -> Any:
 def all_flags() -> set[str]:
     """The options of every command, and of the scripts in benchmarks and tests."""
     scripts = [
-        path for folder in ("benchmarks", "tests/federation", "tests/mutants") for path in (ROOT / folder).glob("*.py")
+        path
+        for folder in ("benchmarks", "tests/aggregator", "tests/federation", "tests/mutants")
+        for path in (ROOT / folder).glob("*.py")
     ]
     flags = {flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
     groups = [tree()]

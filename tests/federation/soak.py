@@ -52,6 +52,7 @@ class Ended:
     victim: str
     after: float
     stage: str
+    killed: bool
     seconds: float
     resumed: int
     faults: tuple[str, ...]
@@ -100,7 +101,8 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
         after = rng.uniform(0.0, 12.0)
         time.sleep(after)
         stage = (service.state() or {}).get("stage", "?")
-        if deployment.child(victim).running:
+        killed = deployment.child(victim).running  # a recommender that is done has ended
+        if killed:
             deployment.kill(victim)
             time.sleep(rng.uniform(0.0, 1.5))
             if victim != RECOMMENDER:
@@ -117,7 +119,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     faults = [*_faults_of_the_model(service), *(fault for name, home in zip(stores, homes, strict=True)
               for fault in _faults_of_a_device(name, stores[name], home))]  # fmt: skip
     return Ended(
-        seed, shape, victim, round(after, 2), stage, round(time.monotonic() - begin, 1), resumed, tuple(faults)
+        seed, shape, victim, round(after, 2), stage, killed, round(time.monotonic() - begin, 1), resumed, tuple(faults)
     )
 
 
@@ -182,16 +184,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="seed of the first run")
     given = parser.parse_args()
-    bad = 0
+    bad = kills = 0
     for seed in range(given.first, given.first + given.runs):
         with tempfile.TemporaryDirectory(prefix="hdpmf-soak-") as folder:
             ended = one_run(seed, Path(folder))
             bad += bool(ended.faults)
+            kills += ended.killed
             print(json.dumps(ended.__dict__), flush=True)
             if ended.faults:
                 for log in sorted((Path(folder) / "logs").glob("*.log")):
                     print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-8:], sep="\n", flush=True)
-    print(json.dumps({"runs": given.runs, "bad": bad}))
+    print(json.dumps({"runs": given.runs, "kills": kills, "bad": bad}))
     return 1 if bad else 0
 
 

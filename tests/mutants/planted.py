@@ -136,6 +136,6 @@ PLANTED = (
             "np.flatnonzero(result >= table.length)", "np.flatnonzero(result == table.length)", (_FINER,)),
     Planted("answers leave when they are ready", "cli/device/join.py", "transport.serve(in_slots(answer), stop)",
             "transport.serve(answer, stop)", ("tests/attacks/test_times.py",)),
-    Planted("another authority is pinned", "cli/device/join.py", "before is not None and before != authority",
+    Planted("another authority is pinned", "cli/device/pinning.py", "before is not None and before != authority",
             "False", ("tests/attacks/test_pinning.py",)),
 )  # fmt: skip

@@ -28,7 +28,7 @@ from hdpmf.dap import (
     PrepareResp,
     Problem,
 )
-from hdpmf.errors import ConfigError, DapError, PrioError
+from hdpmf.errors import ConfigError, DapError, PrioError, StorageError
 from hdpmf.privacy.sampling import Noise, ReleasedNoise
 from hdpmf.transport.extras import needs
 
@@ -36,6 +36,7 @@ with needs("sqlalchemy"):
     import sqlalchemy as sa
 
 _LOG = logging.getLogger(__name__)
+_TRIES = 5
 
 
 class Helper:
@@ -107,10 +108,11 @@ class Helper:
         asked = AggregationJobInitReq.decode(body)
         if asked.agg_param or asked.part_batch_selector.batch_id is not None:
             raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
-        while True:  # again if another worker has taken one of these reports, or closed their batch, meanwhile
+        for _ in range(_TRIES):  # another worker may take one of these reports, or close their batch, meanwhile
             response = self._run(opened, job_id, digest, asked.prepare_inits)
             if response is not None:
                 return response
+        raise StorageError("other workers took these reports again and again; send the job once more")
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """Close a batch, if the leader has the same reports in it.

@@ -159,6 +159,7 @@ def _tls(folder: AggregatorFolder) -> ssl.SSLContext:
     made = folder.certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.num_tickets = 0  # a device comes once: nothing to resume, and nothing to know it by
     context.load_cert_chain(made.server, made.key)
     return context
 

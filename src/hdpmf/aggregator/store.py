@@ -160,4 +160,5 @@ def _reason(error: SQLAlchemyError) -> str:
     return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
 
 
-Database = ServerDatabase  # its name while others are built on it
+Database = ServerDatabase
+"""The same; devices have a class of that name, too."""

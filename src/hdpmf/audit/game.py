@@ -86,6 +86,8 @@ class Audit:
     labels: bool = False
 
     def __post_init__(self) -> None:
+        if self.view == "two-servers":
+            raise ConfigError("two servers are audited on what they really hold: hdpmf audit servers")
         for name, allowed in (("method", audited()), ("view", VIEWS), ("adjacency", ADJACENCIES)):
             value = getattr(self, name)
             if value not in allowed:

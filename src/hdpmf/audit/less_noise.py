@@ -21,6 +21,10 @@ class LessNoise:
         """Of a smaller scale."""
         return self._noise.laplace_share(Fraction(scale) * Fraction(self._factor), n_shares, size, count=count)
 
+    def discrete_laplace(self, scale: float | Fraction, size: int | tuple[int, ...]) -> np.ndarray:
+        """Of a smaller scale."""
+        return self.laplace_share(scale, 1, size)
+
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         """Of a smaller sigma."""
         return self._noise.discrete_gaussian(sigma * self._factor)

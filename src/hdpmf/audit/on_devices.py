@@ -55,8 +55,9 @@ from hdpmf.protocol.layout import counts_layout, gradients_layout, popularity_la
 
 LOW, HIGH = SCALE.low, SCALE.high
 TOO_LITTLE = "too little noise"
-_DEVIATIONS = 5.0
-_ENDS = np.array([LOW, HIGH], np.float32)
+DEVIATIONS = 5.0
+"""So many standard deviations below the law's mean noise is too little."""
+ENDS = np.array([LOW, HIGH], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def audit_devices(audit: DeviceAudit) -> DeviceAuditResult:
         status=audit.promise.status,
         epsilon_claimed=audit.claimed,
         epsilon_lower_bound=bound.epsilon,
-        verdict=TOO_LITTLE if found == STANDS and noise < 1.0 - _DEVIATIONS * deviation else found,
+        verdict=TOO_LITTLE if found == STANDS and noise < 1.0 - DEVIATIONS * deviation else found,
         noise=noise,
         noise_deviation=deviation,
         right=bound.right,
@@ -269,11 +270,11 @@ def _survey(audit: DeviceAudit, cohort: Cohort) -> ObservedCanaries:
     if survey.design == "L":
         sent, plus = cohort.told(BitContribution, survey), np.full(n, -1)
         plus[sent.items] = sent.plus
-        low, high = bit_probability(coding.encode(_ENDS), units, coding, audit.epsilon).tolist()
+        low, high = bit_probability(coding.encode(ENDS), units, coding, audit.epsilon).tolist()
         return ObservedCanaries([Bits(plus, (low, high))])
     cohort.told(Ready, survey)
     channels = sum_channels(survey.design, coding, audit.epsilon, labels=audit.labels)
-    low, high = (units * coding.encode(_ENDS)).tolist()
+    low, high = (units * coding.encode(ENDS)).tolist()
     hidden = audit.adjacency == "presence"
     scored, weighed = (0.0 if hidden else low, high), (0.0 if hidden else float(units[0]), float(units[0]))
     observed = ObservedCanaries()

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +27,9 @@ _KIND = FileKind(
 )
 _PATIENCE = 30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
 
+_LEDGER_KEPT = (
+    "CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
+)
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE people (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
@@ -39,7 +42,6 @@ CREATE TABLE replies (
 ) WITHOUT ROWID;
 CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
 CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
@@ -96,7 +98,7 @@ class Database:
 
     def lay_tables(self, vault: Vault) -> None:
         """Make the tables, inside the transaction that fills them."""
-        for statement in _statements(_TABLES + HEAD_TABLE):
+        for statement in _statements(_TABLES + _LEDGER_KEPT + HEAD_TABLE):
             self.execute(statement)
         if not self.in_memory:  # nobody else gets at that
             self._tally = RowTally(self._connection, vault, self.path)
@@ -117,6 +119,20 @@ class Database:
                 old_copy = self._add_head(tally)
             tally.check(old_copy=old_copy)
             self._tally = tally
+
+    def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
+        """In one transaction seal every row anew by another vault; nobody can use this connection after it.
+
+        Args:
+            vault: What seals the file from now on.
+            rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go of its rows.
+        """
+        with self.transaction():
+            self.execute("DROP TRIGGER ledger_kept")
+            rewrite()
+            self.execute(_LEDGER_KEPT)
+            if self._tally is not None:
+                self._tally.adopt(vault)
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
@@ -193,6 +209,14 @@ class Database:
                 stream.close()
             raise StorageError(f"cannot lock {self.path}: {error.strerror}") from error
         self._serving = stream
+
+    def copy_to(self, target: Path) -> None:
+        """Write the whole file as it is now to another place, for its owner only."""
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise StorageError(f"cannot make {target}: {error.strerror}") from error
+        self.execute("VACUUM INTO ?", (str(target),))
 
     def shred(self) -> None:
         """Leave nothing of what was deleted in the file or beside it."""

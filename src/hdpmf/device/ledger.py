@@ -83,7 +83,7 @@ class Ledger:
 
     Args:
         vault: What seals it.
-        rated: The ratings, for their weights and tags.
+        rated: The ratings, for their weights.
         policy: What the device agrees to now.
         clock: What time it is.
     """
@@ -128,7 +128,7 @@ class Ledger:
             return chosen
         users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
         order = sorted(
-            (self._rated.user_tag(user), self._rated.pair_tag(user, item), place)
+            (self._user_tag(user), self._pair_tag(user, item), place)
             for user, item, place in zip(users, items, chosen.tolist(), strict=True)
         )
         kept, counts = [], Counter[bytes]()
@@ -165,8 +165,8 @@ class Ledger:
         users = [str(user) for user in paying.user_ids.tolist()]
         items = [str(item) for item in paying.item_ids.tolist()]
         charges = np.empty(len(pays), _CHARGES)
-        charges["user"] = _tags([self._rated.user_tag(user) for user in users])
-        charges["pair"] = _tags([self._rated.pair_tag(*pair) for pair in zip(users, items, strict=True)])
+        charges["user"] = _tags([self._user_tag(user) for user in users])
+        charges["pair"] = _tags([self._pair_tag(*pair) for pair in zip(users, items, strict=True)])
         charges["epsilon"] = pays
         with self._database.transaction():
             policy = self._policy()
@@ -275,6 +275,13 @@ class Ledger:
             raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
         return weights
 
+    def _user_tag(self, user: str) -> bytes:
+        return self._vault.lasting_tag(b"user", user)
+
+    def _pair_tag(self, user: str, item: str) -> bytes:
+        """Of a rating. It stays the same when the rating changes, goes or returns, and when the passphrase changes."""
+        return self._vault.lasting_tag(b"pair", user, item)
+
     def _spent_by(self, ratings: Ratings) -> np.ndarray:
         return self._look_up(ratings, self._sums("pair"))
 
@@ -282,7 +289,7 @@ class Ledger:
         if not sums:
             return np.zeros(len(ratings))
         pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
-        return np.fromiter((sums.get(self._rated.pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
+        return np.fromiter((sums.get(self._pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
 
     def _sums(self, by: Literal["user", "pair"], run: str | None = None, *, held: bool = True) -> dict[bytes, float]:
         """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
@@ -313,7 +320,7 @@ class Ledger:
         )
 
     def _opened(self, number: int, sealed: bytes) -> np.ndarray:
-        data = self._vault.open(sealed, b"charges" + _bytes(number))
+        data = self._vault.open(sealed, entry_place(b"charges", number))
         if len(data) % _CHARGES.itemsize:
             raise StorageError("a ledger entry has the wrong length: the store is damaged")
         return np.frombuffer(data, _CHARGES)
@@ -322,13 +329,13 @@ class Ledger:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
         number = int(rows[0][0])
         stamped = msgspec.structs.replace(entry, at=self._clock())
-        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), b"ledger" + _bytes(number))
-        paid = None if charges is None else self._vault.seal(charges, b"charges" + _bytes(number))
+        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_place(b"ledger", number))
+        paid = None if charges is None else self._vault.seal(charges, entry_place(b"charges", number))
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
         try:
-            entry = msgspec.msgpack.decode(self._vault.open(sealed, b"ledger" + _bytes(number)), type=Entry)
+            entry = msgspec.msgpack.decode(self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry)
         except msgspec.MsgspecError:
             raise StorageError("a ledger entry cannot be read: the store is damaged") from None
         return entry if entry.labels is not None else _with_labels(entry)
@@ -348,5 +355,6 @@ def _keys(column: np.ndarray) -> list[bytes]:
     return [tag.tobytes() for tag in column]
 
 
-def _bytes(number: int) -> bytes:
-    return number.to_bytes(8, "big")
+def entry_place(kind: bytes, number: int) -> bytes:
+    """What an entry (``ledger``) or what ratings paid by it (``charges``) is sealed for."""
+    return kind + number.to_bytes(8, "big")

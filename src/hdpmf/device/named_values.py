@@ -6,7 +6,8 @@ from hdpmf.device.database import Database
 from hdpmf.device.vault import Vault
 from hdpmf.errors import StorageError
 
-_HEADER = "header"
+HEADER = "header"
+"""Where the file says, unsealed, how its vault is opened."""
 
 
 class NamedValues:
@@ -19,7 +20,7 @@ class NamedValues:
     def get(self, name: str) -> bytes | None:
         """What is under this name."""
         rows = self._database.execute("SELECT sealed FROM settings WHERE name = ?", (name,))
-        return self._vault.open(rows[0][0], _place(name)) if rows else None
+        return self._vault.open(rows[0][0], value_place(name)) if rows else None
 
     def need(self, name: str) -> bytes:
         """What must be under this name."""
@@ -32,7 +33,7 @@ class NamedValues:
         """Put a value under this name."""
         with self._database.transaction():
             self._database.execute(
-                "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, self._vault.seal(value, _place(name)))
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, self._vault.seal(value, value_place(name)))
             )
 
     def drop(self, *names: str) -> None:
@@ -45,16 +46,17 @@ class NamedValues:
 def write_header(database: Database, vault: Vault) -> None:
     """Say in the file how its vault is opened."""
     with database.transaction():
-        database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (_HEADER, vault.header()))
+        database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (HEADER, vault.header()))
 
 
 def read_header(database: Database) -> bytes:
     """How the file's vault is opened."""
-    rows = database.execute("SELECT sealed FROM settings WHERE name = ?", (_HEADER,))
+    rows = database.execute("SELECT sealed FROM settings WHERE name = ?", (HEADER,))
     if not rows or not isinstance(rows[0][0], bytes):  # a damaged file has values of any type
         raise StorageError(f"{database.path} has no header: it is damaged")
     return rows[0][0]
 
 
-def _place(name: str) -> bytes:
+def value_place(name: str) -> bytes:
+    """What a value is sealed for."""
     return b"settings" + name.encode()

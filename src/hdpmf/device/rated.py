@@ -71,11 +71,11 @@ class RatedItems:
         self.changes = 0
 
     def pair_tag(self, user: str, item: str) -> bytes:
-        """What the ledger and the file call a rating. It stays the same when the rating changes, goes or returns."""
+        """What the file calls a rating."""
         return self._vault.tag(b"pair", user, item)
 
     def user_tag(self, user: str) -> bytes:
-        """What the ledger and the file call a user."""
+        """What the file calls a user."""
         return self._vault.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
@@ -176,6 +176,15 @@ class RatedItems:
             self.changes += 1
             for table in ("ratings", "people", "items"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
+
+    def move_to(self, other: RatedItems) -> None:
+        """Seal everything anew by the vault of ``other``, which is for the same file."""
+        ratings, people, items = self._unsorted(), list(self._weights("people")), list(self._weights("items"))
+        with self._database.transaction():
+            self.clear()
+            other._write("ratings", ((other.pair_tag(row.user, row.item), row) for row in ratings))
+            other._write("people", ((other.user_tag(row.name), row) for row in people))
+            other._write("items", ((other._item_tag(row.name), row) for row in items))
 
     def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
         """The weight of each rating, by user and item; NaN where there is no such rating."""

@@ -13,6 +13,8 @@ from hdpmf.errors import StorageError
 from hdpmf.protocol.servers import Collector
 
 _TASK = b"task"
+_KNOWN = "tasks agreed to"
+_Known = dict[bytes, int]
 
 T = TypeVar("T")
 
@@ -59,7 +61,6 @@ class TaskState(msgspec.Struct, kw_only=True):
     """How far a task is. The reports themselves are kept beside it, sealed. PRIVATE.
 
     Attributes:
-        recommender: Who published it.
         moment: When the report is made and leaves, drawn when the task came.
         run: The run that ratings pay in.
         built: The ratings have paid, and the reports are kept here.
@@ -69,7 +70,6 @@ class TaskState(msgspec.Struct, kw_only=True):
         retry_at: Not before this time again.
     """
 
-    recommender: str
     moment: float
     run: bytes
     built: bool = False
@@ -95,10 +95,20 @@ class ReportBook:
         """Keep it."""
         self._store.put(self._key, msgspec.msgpack.encode(standing))
 
-    def begin(self, run: bytes, state: TaskState, document: bytes) -> None:
-        """Keep a task that was agreed to."""
-        self._store.runs.keep(run, _TASK, document)
-        self.save(run, state)
+    def begin(self, task_id: bytes, state: TaskState, document: bytes, end: int, now: float) -> None:
+        """Keep a task that was agreed to, and its id at least as long as it may come again."""
+        known = {task: until for task, until in self._known().items() if until > now}
+        self._store.put(_KNOWN, msgspec.msgpack.encode(known | {task_id: end}))
+        self._store.runs.keep(task_id, _TASK, document)
+        self.save(task_id, state)
+
+    def knows(self, task_id: bytes) -> bool:
+        """Whether a task was agreed to before, whichever recommender published it."""
+        return task_id in self._known()
+
+    def _known(self) -> dict[bytes, int]:
+        data = self._store.get(_KNOWN)
+        return {} if data is None else _read(data, _Known)
 
     def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
         """A task that was agreed to, and its document; None if the owner forgot it."""

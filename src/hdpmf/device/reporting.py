@@ -31,7 +31,7 @@ from hdpmf.device.report_state import ReportBook, TaskState, collector_digest
 from hdpmf.device.run_state import kept as kept_message
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.tasks import ReadTask, check_period, check_task, read_task
-from hdpmf.device.uploading import TaskReports
+from hdpmf.device.uploading import LONGEST_WAIT, TaskReports
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import CatalogueTable, ItemFacts, Terms, decode
@@ -124,7 +124,7 @@ class Reporter:
             self._guarded(self._go_on)
         opened, due = self._opened(), self._look_at
         if opened is not None:
-            due = min(due, max(self._due(*opened), self._rest_until))
+            due = min(due, max(self._due(*opened, now), self._rest_until))
         return max(due - self._clock(), _SOON)
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -138,9 +138,10 @@ class Reporter:
     # The task under way
 
     @staticmethod
-    def _due(read: ReadTask, state: TaskState) -> float:
+    def _due(read: ReadTask, state: TaskState, now: float) -> float:
         """When there is something to do for a task."""
-        return min(max(state.moment, state.retry_at), read.task.end)
+        again = state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now  # or the clock was put back
+        return min(again if state.built else max(state.moment, again), read.task.end)
 
     def _opened(self) -> tuple[ReadTask, TaskState] | None:
         """The task under way."""
@@ -159,7 +160,7 @@ class Reporter:
             if standing.task:  # the owner has forgotten the runs under way
                 self._book.end(standing.task)
             return
-        if now < max(self._due(*opened), self._rest_until):
+        if now < max(self._due(*opened, now), min(self._rest_until, now + _AFTER_ERROR)):
             return
         try:
             self._bring_forward(*opened, now)
@@ -233,7 +234,7 @@ class Reporter:
     def _take_task(self, file: PublicFile) -> None:
         """Agree to a task, or refuse it. Nothing is paid or sent here."""
         standing, now = self._book.standing(), self._clock()
-        if standing.task.hex() == file.sha256 or standing.reported.hex() == file.sha256:
+        if self._book.knows(bytes.fromhex(file.sha256)):
             return
         if self._held[0] != file.sha256:
             got = self._door.fetch(f"task-{file.sha256}.msgpack", most_bytes(self._n_items))
@@ -250,10 +251,10 @@ class Reporter:
             return  # its time comes when the one under way is over
         begin = max(now, read.task.begin)
         moment = begin + self._uniform() * _LATEST * (read.task.end - begin)
-        state = TaskState(recommender=self._recommender, moment=moment, run=read.id)
+        state = TaskState(moment=moment, run=read.id)
         standing.collector, standing.task, standing.until = collector, read.id, read.task.end
         with self._store.transaction():
-            self._book.begin(read.id, state, self._held[1])
+            self._book.begin(read.id, state, self._held[1], read.task.end, now)
             self._book.set_standing(standing)
         self._held = "", b""
         servers = read.task.servers

@@ -17,13 +17,13 @@ class Runs:
         """Keep the state of a run."""
         with self._database.transaction():
             self._database.execute("DELETE FROM states WHERE run = ?", (run,))
-            sealed = self._vault.seal(data, b"states" + run)
+            sealed = self._vault.seal(data, state_place(run))
             self._database.execute("INSERT INTO states (run, sealed) VALUES (?, ?)", (run, sealed))
 
     def load(self, run: bytes) -> bytes | None:
         """The state of a run."""
         rows = self._database.execute("SELECT sealed FROM states WHERE run = ?", (run,))
-        return self._vault.open(rows[0][0], b"states" + run) if rows else None
+        return self._vault.open(rows[0][0], state_place(run)) if rows else None
 
     def drop(self, run: bytes) -> None:
         """Forget a run and what was answered in it."""
@@ -37,7 +37,7 @@ class Runs:
             self._database.execute("DELETE FROM replies WHERE run = ? AND number < ?", (run, number))
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)",
-                (run, number, request, self._vault.seal(reply, _place(run, number, request))),
+                (run, number, request, self._vault.seal(reply, reply_place(run, number, request))),
             )
 
     def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
@@ -45,13 +45,13 @@ class Runs:
         rows = self._database.execute(
             "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?", (run, number, request)
         )
-        return self._vault.open(rows[0][0], _place(run, number, request)) if rows else None
+        return self._vault.open(rows[0][0], reply_place(run, number, request)) if rows else None
 
     def keep(self, run: bytes, name: bytes, data: bytes) -> None:
         """Keep something of a run beside its state, in place of what had this name."""
         with self._database.transaction():
             self.let_go(run, name)
-            sealed = self._vault.seal(data, _place(run, 0, name))
+            sealed = self._vault.seal(data, reply_place(run, 0, name))
             self._database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed))
 
     def kept(self, run: bytes, name: bytes) -> bytes | None:
@@ -69,5 +69,11 @@ class Runs:
             self._database.execute("DELETE FROM replies")
 
 
-def _place(run: bytes, number: int, request: bytes) -> bytes:
+def state_place(run: bytes) -> bytes:
+    """What the state of a run is sealed for."""
+    return b"states" + run
+
+
+def reply_place(run: bytes, number: int, request: bytes) -> bytes:
+    """What a reply is sealed for."""
     return b"replies" + run + number.to_bytes(8, "big") + request

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ import msgspec
 
 from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
+from hdpmf.device.moved import Moved, refuse_moved
 from hdpmf.device.named_values import NamedValues, read_header, write_header
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedCatalogue, PinnedRoster, pinned
@@ -33,7 +35,7 @@ from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
 _IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users", "catalogue", "roster"
-_SCALE = "scale"
+_SCALE, _MOVED = "scale", "moved"
 MODEL, OPEN_RUNS = "model", "open runs"
 """Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
 _Scale = tuple[float, float, float | None]
@@ -115,6 +117,7 @@ class DeviceStore:
         passphrase: str | None = None,
         serving: bool = False,
         old_copy: bool = False,
+        moved: bool = False,
     ) -> DeviceStore:
         """Open a store.
 
@@ -124,9 +127,10 @@ class DeviceStore:
             serving: To answer a recommender: one process at a time may.
             old_copy: Take an old copy too, or one that was moved without its counter: it has forgotten what was sent
                 since, and may send it again.
+            moved: Take one that was moved to another machine too, to look at it or to delete it (see ``moving``).
 
         Raises:
-            ConfigError: There is no such file, or it is something else, or of a newer hdpmf.
+            ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was moved away.
             PrivacyError: The passphrase is wrong or missing.
             StorageError: It is damaged, was tampered with, is an old copy or in use by another process that serves, or
                 the disk refused.
@@ -140,6 +144,8 @@ class DeviceStore:
             made = cls(database, vault)
             if serving:
                 database.serve()
+            if not moved:
+                refuse_moved(database.path, made.moved)
             return made
         except BaseException:
             database.close()
@@ -329,6 +335,23 @@ class DeviceStore:
     def put(self, key: str, value: bytes) -> None:
         """Keep a small thing, sealed."""
         self._values.set(_OWN + key, value)
+
+    @property
+    def moved(self) -> Moved | None:
+        """Where the store is going or has gone, if it is on the move."""
+        data = self._values.get(_MOVED)
+        return None if data is None else msgspec.msgpack.decode(data, type=Moved)
+
+    def set_moved(self, moved: Moved | None) -> None:
+        """Write down that the store is on the move, or no longer."""
+        if moved is None:
+            self._values.drop(_MOVED)
+        else:
+            self._values.set(_MOVED, msgspec.msgpack.encode(moved))
+
+    def copy_to(self, target: Path) -> None:
+        """Write all of it to another file, which is the same store: two that are used would spend twice."""
+        self._database.copy_to(target)
 
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
         """Take the user vectors and the run under way out of the file, for good. The ledger stays.

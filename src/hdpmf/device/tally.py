@@ -56,7 +56,7 @@ class RowTally:
         self._vault = vault
         self._path = path
         self._counter = counter_of(path)
-        self._name = vault.check(b"store").hex()[:32]
+        self._name = vault.lasting_check(b"store").hex()[:32]
         self._open = self._changed = False
         self._commits = self._total = 0
 
@@ -144,8 +144,10 @@ class RowTally:
                 "newest copy; " + NEWEST.format(counter=self._counter.name)
             )
 
-    def adopt(self) -> None:
-        """Inside the first transaction of a file with rows: count them all."""
+    def adopt(self, vault: Vault | None = None) -> None:
+        """Inside a transaction: count all rows, by another vault if one is given, which then seals the head."""
+        if vault is not None:
+            self._vault = vault
         self._total = self._sum()
 
     def _row(self, sign: int, *row: object) -> None:
@@ -199,7 +201,7 @@ class RowTally:
         atomic_write(self._counter, msgspec.json.encode(counter) + b"\n", mode=0o600)
 
     def _signed(self, commits: int) -> str:
-        return self._vault.check(msgspec.msgpack.encode(("counter", commits))).hex()
+        return self._vault.lasting_check(msgspec.msgpack.encode(("counter", commits))).hex()
 
 
 def counter_of(path: Path) -> Path:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.dap import REPORTS_PATH, id_to_text
+from hdpmf.device.declined import DeclinedError
 from hdpmf.device.facts import kept_facts
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.paying import agreed_words, charge, choose, entry_of, taking_part, who_paid
@@ -31,7 +32,10 @@ REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
 """Answers of a leader after which a report is not tried again. Others may pass: it does not know the task yet (404), a
 clock is wrong (400), it is busy or broken."""
 
-_FIRST_WAIT, _LONGEST_WAIT = 15.0, 3600.0
+LONGEST_WAIT = 3600.0
+"""Seconds between two tries, about."""
+
+_FIRST_WAIT = 15.0
 _AT_A_TIME = 64
 
 
@@ -101,6 +105,8 @@ class TaskReports:
         made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(store.users)))
         with store.transaction():
             self.book.require(read.id, state)
+            if store.ratings() is not part.table:  # who pays is who is in the reports
+                raise DeclinedError("busy", "the owner has changed ratings in this moment; the report is made anew")
             entry = self._entry(read, run, "agreed", words)
             if read.part == "labels":
                 store.ledger.note(entry)
@@ -178,7 +184,7 @@ class TaskReports:
 
     def _wait(self, read: ReadTask, state: TaskState, now: float, why: str) -> None:
         """Try the same bytes again later."""
-        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), _LONGEST_WAIT) * (0.5 + self.uniform())
+        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (0.5 + self.uniform())
         with self.store.transaction():
             self.book.require(read.id, state)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)

@@ -3,6 +3,9 @@
 A passphrase opens (scrypt) a random key; that key makes two others: one seals records (ChaCha20-Poly1305, a random
 nonce each, padded so that lengths say little), one makes tags (keyed BLAKE2b), by which a record is found without its
 item or user being readable. Without a passphrase records are stored as they are, and the tags' key lies beside them.
+A new passphrase comes with a new key, so that the old passphrase and an old copy of the file open nothing that is
+written later. Beside it one key lasts as long as the store: the ledger knows ratings by it, also those that are gone
+from the file, and the counter beside the file knows the store by it.
 
 What a sealed file still shows: how many records of each kind there are, about how large they are, and when they
 changed.
@@ -39,18 +42,24 @@ class _Header(msgspec.Struct, frozen=True):
     kind: Literal["plain", "scrypt"]
     salt: bytes
     cost: int
-    key: bytes  # plain: the key itself; scrypt: sealed by what the passphrase gives
+    key: bytes  # plain: the key itself; scrypt: sealed by what the passphrase gives. Then the lasting one, if another
 
 
 class Vault:
     """Seals and opens records. Make one with `new` or `unlock`."""
 
-    def __init__(self, header: _Header, key: bytes, *, before_heads: bool = False) -> None:
+    def __init__(self, header: _Header, keys: bytes, *, before_heads: bool = False) -> None:
+        if len(keys) not in (KEY_BYTES, 2 * KEY_BYTES):
+            raise StorageError("the store's header has a key of the wrong length: it is damaged")
+        key = keys[:KEY_BYTES]
+        self._lasting = keys[KEY_BYTES:] or key
         self._header = header
         self.before_heads = before_heads
         """Made by version 0.1.0, whose files have no head; a newer encrypted file cannot pass for one."""
         self._checks = blake2b(key=_derived(key, b"rows"), digest_size=32)
         self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
+        self._lasting_checks = blake2b(key=_derived(self._lasting, b"rows"), digest_size=32)
+        self._lasting_tags = blake2b(key=_derived(self._lasting, b"tags"), digest_size=TAG_BYTES)
         self._cipher = _Cipher(_derived(key, b"records")) if header.kind == "scrypt" else None
 
     @classmethod
@@ -59,11 +68,12 @@ class Vault:
         key = secrets.token_bytes(KEY_BYTES)
         if passphrase is None:
             return cls(_Header("plain", b"", 0, key), key)
-        if not passphrase:
-            raise ConfigError("an empty passphrase protects nothing; give one, or do without encryption")
-        salt, cost = secrets.token_bytes(16), SCRYPT_COST
-        wrapped = _Cipher(_stretched(passphrase, salt, cost)).seal(key, _KEY)
-        return cls(_Header("scrypt", salt, cost, wrapped), key)
+        return cls(_wrapped(key, passphrase), key)
+
+    def renewed(self, passphrase: str) -> Vault:
+        """A vault with a new key and the same lasting one, for this passphrase."""
+        keys = secrets.token_bytes(KEY_BYTES) + self._lasting
+        return type(self)(_wrapped(keys, passphrase), keys)
 
     @classmethod
     def unlock(cls, header: bytes, passphrase: str | None = None) -> Vault:
@@ -117,15 +127,19 @@ class Vault:
 
     def check(self, data: bytes) -> bytes:
         """A digest that nobody makes without the key."""
-        maker = self._checks.copy()
-        maker.update(data)
-        return maker.digest()
+        return _of(self._checks, data)
+
+    def lasting_check(self, data: bytes) -> bytes:
+        """The same by the key that stays when the passphrase changes."""
+        return _of(self._lasting_checks, data)
 
     def tag(self, kind: bytes, *parts: str) -> bytes:
         """A name for a record that says nothing about its parts to somebody without the key."""
-        maker = self._tags.copy()
-        maker.update(msgspec.msgpack.encode((kind, parts)))
-        return maker.digest()
+        return _of(self._tags, msgspec.msgpack.encode((kind, parts)))
+
+    def lasting_tag(self, kind: bytes, *parts: str) -> bytes:
+        """The same by the key that stays when the passphrase changes; only for what is sealed."""
+        return _of(self._lasting_tags, msgspec.msgpack.encode((kind, parts)))
 
 
 class _Cipher:
@@ -154,6 +168,19 @@ class _Cipher:
         except (self._invalid, ValueError):
             raise StorageError("a sealed record does not open: the store is damaged or was tampered with") from None
         return padded.rstrip(b"\0")[:-1]
+
+
+def _of(maker: blake2b, data: bytes) -> bytes:
+    copy = maker.copy()
+    copy.update(data)
+    return copy.digest()
+
+
+def _wrapped(keys: bytes, passphrase: str) -> _Header:
+    if not passphrase:
+        raise ConfigError("an empty passphrase protects nothing; give one, or do without encryption")
+    salt, cost = secrets.token_bytes(16), SCRYPT_COST
+    return _Header("scrypt", salt, cost, _Cipher(_stretched(passphrase, salt, cost)).seal(keys, _KEY))
 
 
 def _stretched(passphrase: str, salt: bytes, cost: int) -> bytes:

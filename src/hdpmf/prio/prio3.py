@@ -29,7 +29,7 @@ from hdpmf.prio.xof import derive_seed
 NONCE_SIZE = 16
 _VERSION = 8
 _LEADER = 0
-_VECTOR, _PROOF, _JOINT, _PROVE, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)  # what randomness is for
+_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)  # what randomness is for
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Prio3:
         parts.insert(_LEADER, self._joint_part(_LEADER, leader_blind, encoded, nonce))
 
         joints = self._joints(self._joint_seed(parts))
-        prove_seeds = self._expand(_PROVE, prove_seed, bytes([self.proofs]), self.circuit.arity * self.proofs)
+        prove_seeds = self._expand(MASKS, prove_seed, bytes([self.proofs]), self.circuit.arity * self.proofs)
         proof = np.concatenate(
             [
                 prove(self.circuit, vector, wire_seeds, joint)

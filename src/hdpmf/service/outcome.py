@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from hdpmf.protocol.lists import digest_of
 from hdpmf.protocol.task import task_id
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
+from hdpmf.recommender.runs import Answered
 from hdpmf.service.periods import PeriodRun
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import kept
@@ -42,7 +44,7 @@ def outcome_of(
     plan: Plan | Survey,
     answer: Answer | None,
     *,
-    cohorts: int,
+    earlier: Sequence[Answered] = (),
     traffic: tuple[int, int] = (0, 0),
 ) -> RunOutcome:
     """The outcome of a run.
@@ -52,7 +54,7 @@ def outcome_of(
         numbers: The final factors or the item facts.
         plan: What they belong to.
         answer: Of a survey, this run's.
-        cohorts: Runs whose answers were put together.
+        earlier: What earlier runs released, where that was put together with this one's.
         traffic: Bytes in and out before the run began.
     """
     settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
@@ -62,6 +64,7 @@ def outcome_of(
         settings,
         run.known.scale,
         noise_budget=opening.noise_budget if isinstance(opening, Opening) else None,
+        earlier=[past.survey.epsilon for past in earlier],
     )
     facts = {
         "run": run.id.hex(),
@@ -82,7 +85,7 @@ def outcome_of(
         "impossible_numbers": checkpoint.impossible,
         "wrong_shares": list(checkpoint.barred),
         "delivered": len(checkpoint.delivered),
-        "cohorts": cohorts,
+        "cohorts": 1 + len(earlier),
     }
     lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
     if lists is not None:

@@ -1,9 +1,10 @@
 """When the next run is worth its noise: a rule on public facts. It reads no file and asks nobody.
 
 Every run brings noise of its own, whatever it holds, and ratings that wait lose nothing. So a run should bring much
-against what was released before. Where weight grows by at least a part g from run to run and runs are weighed by what
-they hold (``recommender/runs.py``), the noise counts at most (g + 2) / g times as much as that of one release of
-everything, however many runs there are: 5 times for growth by half, 3 times for doubling.
+against what was released before. Where weight grows by a part g or more from run to run and runs are weighed by what
+they hold (``recommender/runs.py``), the noise has at most (g + 2) / g times the variance of that of one release of
+everything, however many runs there are: 5 times for growth by half, 3 times for doubling. But growth slows down in
+every service, and nobody should wait for ever: after ``patience`` less and less growth is enough.
 
 How much is new nobody knows before devices report it. The rule expects as much of a new device as there is of a device
 so far, and of the devices of before what they added per time between the last two runs. Both are made of released sums,
@@ -28,6 +29,9 @@ GROWTH = 0.5
 
 PAUSE = 7 * 86_400.0
 """Seconds that are between two runs at least."""
+
+PATIENCE = 182 * 86_400.0
+"""From so many seconds after a run on, less growth is enough: half of it after twice the time."""
 
 _CLEAR = 2.0  # a weight is told from its noise if it is above so many deviations
 
@@ -85,6 +89,7 @@ def worth_a_run(
     minimum: int,
     growth: float = GROWTH,
     pause: float = PAUSE,
+    patience: float = PATIENCE,
 ) -> Verdict:
     """Whether the next run would bring enough.
 
@@ -96,23 +101,28 @@ def worth_a_run(
         minimum: The fewest that a sum may be over.
         growth: The part by which released weight should grow.
         pause: Seconds that are between two runs at least.
+        patience: Seconds after which less growth is enough.
     """
-    if growth <= 0 or pause < 0:
-        raise ConfigError("growth must be above 0 and pause not below; give a part such as 0.5, and seconds")
+    if growth <= 0 or pause < 0 or patience <= 0:
+        raise ConfigError(
+            "growth and patience must be above 0 and pause not below; give a part such as 0.5, and seconds"
+        )
     if devices < minimum:
         return Verdict(False, f"{devices} devices are enrolled and a sum needs {minimum}")
     if not past:
         return Verdict(True, "nothing was released yet")
     last = past[-1]
-    if now - last.at < pause:
+    since = now - last.at
+    if since < pause:
         return Verdict(False, "the last run was too short a time ago")
     held = sum(run.weight for run in past)
+    enough = growth * min(1.0, patience / max(since, 1.0))
     if held <= _CLEAR * math.hypot(*(run.deviation for run in past)):
-        grown = devices >= (1 + growth) * last.devices
+        grown = devices >= (1 + enough) * last.devices
         return Verdict(grown, f"released weights are mostly noise; {last.devices} devices then, {devices} now")
-    expected = _newcomers(past, devices) + _pace(past, opened, growth) * (now - last.at)
+    expected = _newcomers(past, devices) + _pace(past, opened, growth) * since
     # Less weight than the noise on it is not worth a run, however little there is so far.
-    needed = max(growth * held, _CLEAR * last.deviation)
+    needed = max(enough * held, _CLEAR * last.deviation)
     worth = expected >= needed
     compared = "at least" if worth else "less than"
     reason = f"about {expected:.0f} of new weight is expected, {compared} the {needed:.0f} that make a run worth it"

@@ -55,13 +55,13 @@ def conduct(
     else:
         training = TrainingRun(run, SystemDraws() if draws is None else draws)
         numbers, plan = training.conduct(), training.plan
-    return outcome_of(run, numbers, plan, answer, cohorts=1 + len(earlier), traffic=before)
+    return outcome_of(run, numbers, plan, answer, earlier=earlier, traffic=before)
 
 
 def conduct_periods(run: PeriodRun, *, earlier: Sequence[Answered] = ()) -> RunOutcome:
     """One run with two servers, from its task to its result, or on from where its files say that it was."""
     answer, facts = run.conduct(earlier)
-    return outcome_of(run, facts, run.survey, answer, cohorts=1 + len(earlier))
+    return outcome_of(run, facts, run.survey, answer, earlier=earlier)
 
 
 class Service:

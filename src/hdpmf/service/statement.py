@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,18 +51,28 @@ class Statement:
         return asdict(self)
 
 
-def state(settings: RunSettings, scale: RatingScale, *, noise_budget: float | None = None) -> Statement:
+def state(
+    settings: RunSettings,
+    scale: RatingScale,
+    *,
+    noise_budget: float | None = None,
+    earlier: Sequence[float] = (),
+) -> Statement:
     """The statement of a run.
 
     Args:
         settings: Of the run.
         scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
+        earlier: Epsilon of each run whose answer is put together with this one's; a rating is in one of them only.
     """
     setting = _setting(settings, scale, noise_budget)
     found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
     claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
     epsilon, status, guarantee = _worth(settings, found, scale)
+    if epsilon is not None and earlier:
+        epsilon = max(epsilon, *earlier)
+        guarantee += _once(1 + len(earlier), epsilon)
     return Statement(
         settings.view,
         epsilon,
@@ -86,6 +97,15 @@ def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[floa
         )
         return settings.epsilon, "nominal", words
     return None, "none", f"NONE. {found.reason}"
+
+
+def _once(runs: int, epsilon: float) -> str:
+    """Every rating is in one of the runs only, so that their costs do not add up: the largest counts."""
+    return (
+        f" What {runs} runs released is put together. Each rating is in one of them and pays once, whatever their "
+        f"number: its weight times the epsilon of that run, at most {epsilon:.4g}. All ratings of a person cost the "
+        "sum of theirs, whichever runs they are in."
+    )
 
 
 def _presence(settings: RunSettings, scale: RatingScale) -> str:

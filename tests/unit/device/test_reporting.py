@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.dap import Report
 from hdpmf.device import uploading
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.policy import Policy
+from hdpmf.device.reporting import Reporter
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.privacy.sampling import SeededNoise
@@ -281,6 +283,7 @@ def test_labels_after_counts_that_never_left_are_zeros() -> None:
     assert not any(world.sums(labels_task()))
     assert store.ledger.spent_total() == 0
     assert actions(store) == ["agreed", "returned", "agreed", "sent"]
+    assert store.ledger.entries()[-1].run == task_id(labels_task()).hex()  # of a run that is over nothing is sent
 
 
 def test_a_label_is_drawn_once() -> None:
@@ -443,14 +446,86 @@ def test_forgetting_the_run_gives_back_and_reports_no_second_time() -> None:
     assert actions(store) == ["agreed", "returned"]
 
 
-def test_a_changed_policy_holds_when_the_report_is_made() -> None:
+@pytest.mark.parametrize(
+    "policy", [Policy(servers=POLICY.servers, max_epsilon_per_run=0.1), Policy()], ids=["epsilon", "pair"]
+)
+def test_a_changed_policy_holds_when_the_report_is_made(policy: Policy) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     device = reporter(store, world, 0.5)
     live(device, world, 60)
-    store.set_policy(Policy(servers=POLICY.servers, max_epsilon_per_run=0.1))
+    store.set_policy(policy)
     live(device, world, PERIOD)
     assert (world.uploads, actions(store)) == ([], [])
+
+
+def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who pays is who is in the report: it is made anew."""
+    world, store, task = World(), make_store(), make_task()
+    world.publish(task=task)
+    real, changed = uploading.sealed_report, list[int]()
+
+    def meanwhile(*given: object, **options: object) -> bytes:
+        if not changed:
+            changed.append(1)
+            store.rate("item 01", 5.0)
+            store.remove("item 00")
+        return real(*given, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uploading, "sealed_report", meanwhile)
+    live(reporter(store, world, 0.0), world, 600)
+    now = {"item 01": 5.0} | {item: value for item, value in STARS.items() if item != "item 00"}
+    assert world.sums(task) == plain_sums(task, now)
+    paid = store.ledger.paid_in(task_id(task).hex(), store.ratings())
+    assert (paid > 0).all()
+    assert actions(store) == ["agreed", "sent"]
+
+
+def test_an_owner_who_forgets_while_the_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, store = World(), make_store()
+    world.publish(task=make_task())
+    real = uploading.sealed_report
+
+    def meanwhile(*given: object, **options: object) -> bytes:
+        store.forget()
+        return real(*given, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uploading, "sealed_report", meanwhile)
+    live(reporter(store, world, 0.0), world, 600)
+    assert (world.uploads, actions(store)) == ([], [])
+
+
+def test_when_a_report_was_made_is_not_in_it() -> None:
+    store = make_store()
+    world = reported(make_task(precision=60), store, moments=(0.5,))
+    assert Report.decode(world.uploads[0][2]).report_metadata.time == START
+
+
+def test_a_task_is_reported_in_once_whoever_publishes_it() -> None:
+    world, store = World(), make_store()
+    world.publish(task=make_task())
+    live(reporter(store, world, 0.0), world, 60)
+    other = Reporter(store, world, recommender="https://other.example", clock=lambda: world.now, uniform=lambda: 0.0)
+    live(other, world, PERIOD)
+    assert len(world.uploads) == 1
+    assert actions(store) == ["agreed", "sent"]
+
+
+@pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
+def test_a_clock_that_is_put_right_costs_no_report(ahead: float) -> None:
+    """A day ahead the leader says that it is too early; a day behind nothing is due yet."""
+    world, store = World(), make_store()
+    task = make_task(begin=START - START % 3600, end=START - START % 3600 + 10 * 86_400)
+    world.publish(task=task)
+    world.now = START + ahead
+    world.otherwise = 400 if ahead > 0 else 201
+    device = reporter(store, world, 0.0)
+    live(device, world, 600)
+    assert bool(world.uploads) == (ahead > 0)
+    world.now, world.otherwise = START + 600.0, 201
+    live(device, world, 7200)
+    assert len({body for _, _, body in world.uploads}) == 1
+    assert store.runs.load(task_id(task)) is None
 
 
 def test_seeded_noise_is_for_simulation() -> None:

@@ -93,8 +93,28 @@ def test_every_run_brings_its_own_noise():
     told = facts([poor, good])
     lied = facts([Answered(survey_for(), poor.answer), good])
     assert off(told) < 0.9 * off(lied)
-    twice, masked = answered(3, RATERS / 2, noises=2), answered(3, RATERS / 2)
-    assert facts([twice, good]).variance.mean() > facts([masked, good]).variance.mean()
+    # The same numbers, said to have more noise in them, count less.
+    more = Answered(survey_for(), poor.answer, 100.0)
+    np.testing.assert_allclose(facts([more, good]).bias, told.bias, atol=1e-4)
+
+
+def test_the_mean_is_that_of_runs_that_hold_something():
+    full, empty = answered(0, RATERS), answered(1, np.zeros(N))
+    total = 4.0 * WEIGHT_UNITS * 0.25 * RATERS.sum()  # a quarter of the scale above the middle: 4 stars
+    full = Answered(full.survey, msgspec.structs.replace(full.answer, total=round(total)))
+    wild = Answered(empty.survey, msgspec.structs.replace(empty.answer, total=round(-total / 3)))
+    assert facts([wild, full]).mean == pytest.approx(4.0, abs=0.1)
+
+
+def test_it_does_not_matter_which_run_was_the_last():
+    poor, good = (
+        answered(1, RATERS / 2, survey_for(epsilon=0.5), noises=2),
+        answered(2, RATERS, survey_for(epsilon=2.0)),
+    )
+    first, second = facts([poor, good], epsilon=2.0), facts([good, poor], epsilon=0.5)
+    for name in ("bias", "variance", "popularity"):
+        np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-4, atol=1e-5)
+    assert first.mean == pytest.approx(second.mean)
 
 
 def test_an_item_that_comes_late_is_not_lost_in_the_weights():

@@ -132,6 +132,7 @@ def test_later_devices_are_asked_once_and_their_answers_are_added(
         device.roster = folder.enrolled.roster
     second = service.conduct(service.begin(settings))
     assert second.summary["cohorts"] == 2
+    assert "pays once" in second.statement.guarantee
     assert second.summary["devices"] == 6
     facts, alone = second.model.numbers, first.model.numbers
     assert isinstance(facts, ItemFacts)

@@ -47,11 +47,25 @@ def test_devices_of_before_are_expected_to_go_on_as_they_did():
     # 100 devices brought 5000 at first, and 700 more in the 70 days after, with no one new: 10 a day.
     past = [run_at(10, 100, 5000.0), run_at(80, 100, 700.0)]
     assert ask(past, 180, 100).expected == pytest.approx(1000)
-    assert not ask(past, 80 + 284, 100).worth
-    assert ask(past, 80 + 286, 100).worth  # 2850 of 5700
+    patient = 1e9
+    assert not ask(past, 80 + 284, 100, patience=patient).worth
+    assert ask(past, 80 + 286, 100, patience=patient).worth  # 2850 of 5700
     # With 14 new devices in the second run, all of it is theirs: nothing is expected of the others.
     joined = [run_at(10, 100, 5000.0), run_at(80, 114, 700.0)]
     assert ask(joined, 5000, 114).expected == 0.0
+
+
+def test_nobody_waits_for_ever():
+    """A third more than was released waits, and no one joins any more: after 1.5 times the patience that is enough."""
+    past = [run_at(10, 100, 5000.0), run_at(80, 200, 5000.0)]
+    assert ask(past, 80 + 150, 267).needed == pytest.approx(5000)
+    assert not ask(past, 80 + 1.45 * 182, 267).worth
+    late = ask(past, 80 + 1.55 * 182, 267)
+    assert late.worth
+    assert late.needed == pytest.approx(5000 / 1.55)
+    noisy = [run_at(10, 100, 50.0)]
+    assert not ask(noisy, 10 + 1.9 * 182, 125).worth
+    assert ask(noisy, 10 + 2.1 * 182, 125).worth
 
 
 def test_after_one_run_nobody_knows_the_pace():
@@ -76,7 +90,7 @@ def test_less_weight_than_noise_is_not_worth_a_run():
 @pytest.mark.parametrize("weight", [150.0, -400.0])
 def test_where_all_is_noise_only_devices_count(weight):
     past = [run_at(60, 100, weight)]
-    assert not ask(past, 10_000, 149).worth
+    assert not ask(past, 240, 149).worth
     found = ask(past, 70, 150)
     assert found.worth
     assert found.expected is None
@@ -132,9 +146,9 @@ def test_more_devices_never_make_a_run_less_worth_it(steps, wait, devices):
     assert ask(past, day + wait + 1000, devices).worth >= first.worth  # nor does time
 
 
-@pytest.mark.parametrize("options", [{"growth": 0.0}, {"pause": -1.0}])
+@pytest.mark.parametrize("options", [{"growth": 0.0}, {"pause": -1.0}, {"patience": 0.0}])
 def test_nonsense_is_refused(options):
-    with pytest.raises(ConfigError, match="growth must be above 0"):
+    with pytest.raises(ConfigError, match="must be above 0"):
         ask([], 1, 100, **options)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from hdpmf.cli.audit.pairs import pairs
+from hdpmf.cli.audit.servers import servers
 from hdpmf.cli.shared.files import make_folder
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Try to break what a method claims: bounds on epsilon by attack, and ratings reconstructed.")
 
 app.command("pairs")(pairs)
+app.command("servers")(servers)
 
 _ATTACKS = ("reconstruct", "difference", "zero-h")
 

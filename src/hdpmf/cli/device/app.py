@@ -10,6 +10,8 @@ import typer
 from hdpmf.cli.device.forget import forget
 from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ledger import ledger
+from hdpmf.cli.device.moving import export, import_, unmove
+from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.recommend import recommend
 from hdpmf.cli.device.status import status, write_card
@@ -105,6 +107,10 @@ app.command()(status)
 app.command()(rate)
 app.command()(recommend)
 app.command()(ledger)
+app.command()(passphrase)
+app.command()(export)
+app.command("import")(import_)
+app.command()(unmove)
 
 
 @app.command()

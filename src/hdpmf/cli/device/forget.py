@@ -41,7 +41,7 @@ def forget(
     what = "everything" if everything else ", ".join(
         word for word, chosen in (("ratings", ratings), ("vectors", vectors), ("model", model)) if chosen
     )  # fmt: skip
-    with target.open(serving=True) as store:  # not while a run is being answered
+    with target.open(serving=True, moved=True) as store:  # not while a run is being answered
         note(_LEDGER_GOES if everything else _LEDGER_STAYS)
         if not yes:
             if not sys.stdin.isatty():

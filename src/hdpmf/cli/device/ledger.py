@@ -71,7 +71,7 @@ def ledger(
     """Say in plain words what this device has sent, when, to whom, and what that reveals under which assumption."""
     from hdpmf.device.spending import spent_together
 
-    with target.open() as store:
+    with target.open(moved=True) as store:
         entries, total = store.ledger.entries(), store.ledger.spent_total()
         together = spent_together(store.ledger)
         epsilon, limit, users = store.policy.own_epsilon, store.policy.own_total, store.users

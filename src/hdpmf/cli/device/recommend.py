@@ -27,7 +27,7 @@ def recommend(
     if user and all_users:
         raise ConfigError("say --user or --all-users, not both")
     names = user or ["me"]
-    with target.open() as store:
+    with target.open(moved=True) as store:
         from hdpmf.device.local_model import kept_model, recommend_each
 
         model = kept_model(store)

@@ -28,7 +28,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Say what this device is, what it holds, and what its ratings have left to spend."""
-    with target.open() as store:
+    with target.open(moved=True) as store:
         from hdpmf.device.card import card_of
 
         if card is not None:
@@ -62,6 +62,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "identity": store.identity.public.hex(),
         "users": store.users,
         "encrypted": store.encrypted,
+        "moved": None if store.moved is None else {"at": store.moved.at, "to": store.moved.file},
         "ratings": store.n_ratings,
         "address": None if address is None else address.decode(),
         "sums": None if address is None else "two servers" if address.startswith(b"https://") else "masks",
@@ -128,6 +129,7 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
     sealed = "encrypted" if facts["encrypted"] else "not encrypted"
     lines = [
         f"{path}: {facts['name'] or 'a device'} for {facts['users']} user{'s' if facts['users'] > 1 else ''}, {sealed}",
+        *_moved_lines(path, facts["moved"]),
         f"Identity: {facts['identity']}",
         f"Recommender: {facts['address'] or 'none yet (hdpmf device join)'}",
         *_sums_words(facts),
@@ -176,3 +178,9 @@ def _sums_words(facts: dict[str, Any]) -> list[str]:
             else "Sums: by masks among the roster's devices; the recommender sees only sums"
         )
     return lines
+
+
+def _moved_lines(path: Path, moved: dict[str, str] | None) -> list[str]:
+    if moved is None:
+        return []
+    return [f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device unmove {path} takes it back"]

@@ -45,36 +45,63 @@ class StoreOptions:
     passphrase_file: PassphraseFile = None
     old_copy: OldCopy = False
 
-    def open(self, *, serving: bool = False) -> DeviceStore:
-        """The store, opened. A passphrase is asked for only where one is needed."""
+    def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
+        """The store, opened. A passphrase is asked for only where one is needed.
+
+        Args:
+            serving: As in ``DeviceStore.open``.
+            moved: Also one that was moved away: for what only reads, or deletes.
+        """
         from hdpmf.device.store import DeviceStore
 
-        passphrase = None
+        return DeviceStore.open(
+            self.path, passphrase=self.passphrase(), serving=serving, old_copy=self.old_copy, moved=moved
+        )
+
+    def passphrase(self) -> str | None:
+        """What opens the store; None where it is not encrypted."""
+        from hdpmf.device.store import DeviceStore
+
         if DeviceStore.is_encrypted(self.path):
-            passphrase = find_passphrase(self.passphrase_file)
-            if passphrase is None:
-                passphrase = typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True)
-        elif self.passphrase_file is not None:
+            found = find_passphrase(self.passphrase_file)
+            return found or str(typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True))
+        if self.passphrase_file is not None:
             raise ConfigError(f"{self.path} is not encrypted, so it needs no passphrase; leave out --passphrase-file")
-        return DeviceStore.open(self.path, passphrase=passphrase, serving=serving, old_copy=self.old_copy)
+        return None
 
 
 def new_passphrase(passphrase_file: Path | None) -> str:
     """The passphrase of a store that is going to be made."""
-    passphrase = find_passphrase(passphrase_file)
-    if passphrase is None:
-        passphrase = typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
-        note("There is no way back into the store without this passphrase: write it down.")
-    return str(passphrase)
+    return find_passphrase(passphrase_file) or _ask_new("New passphrase")
+
+
+def second_passphrase(passphrase_file: Path | None, option: str, words: str) -> str:
+    """A new passphrase beside one that opens the store, so never from the environment: from a file, or asked for."""
+    if passphrase_file is not None:
+        return first_line(passphrase_file)
+    if not sys.stdin.isatty():
+        raise PrivacyError(f"a new passphrase is needed: give {option} FILE, or run this in a terminal")
+    return _ask_new(words)
+
+
+def first_line(passphrase_file: Path) -> str:
+    """The passphrase in a file."""
+    lines = read_text(passphrase_file, "the passphrase").splitlines()
+    if not lines or not lines[0]:
+        raise ConfigError(f"the first line of {passphrase_file} is empty; it should be the passphrase")
+    return lines[0]
+
+
+def _ask_new(words: str) -> str:
+    passphrase = str(typer.prompt(words, hide_input=True, confirmation_prompt=True, err=True))
+    note("There is no way back into the store without this passphrase: write it down.")
+    return passphrase
 
 
 def find_passphrase(passphrase_file: Path | None) -> str | None:
     """The passphrase from a file or the environment; None where it has to be asked for, and can be."""
     if passphrase_file is not None:
-        lines = read_text(passphrase_file, "the passphrase").splitlines()
-        if not lines or not lines[0]:
-            raise ConfigError(f"the first line of {passphrase_file} is empty; it should be the passphrase")
-        return lines[0]
+        return first_line(passphrase_file)
     if VARIABLE in os.environ:
         return os.environ[VARIABLE]
     if not sys.stdin.isatty():

@@ -1,0 +1,138 @@
+"""Kill a server at random moments, again and again: python tests/aggregator/soak_servers.py --kills 50.
+
+A leader and a helper run as processes over TLS. In every period devices upload to a new task, the servers check the
+reports together, and the collector collects. All the while one of the two is killed with ``kill -9`` at a random moment
+and started again. Every report that was confirmed must be in the sum once, and no other. Who asks for the sum again
+must get the same bytes, so that noise was drawn once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from server_processes import HELPER, LEADER, Asked, Pair, make_task, near
+
+REPORTS = 40
+SECONDS = 8  # of a task
+
+
+@dataclass
+class Ended:
+    """How a period with kills in it ended."""
+
+    seed: int
+    kills: list[tuple[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    reports: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Killer:
+    """Kills one of the two every now and then, and starts it again, until it is stopped."""
+
+    def __init__(self, pair: Pair, rng: random.Random, most: int, ended: Ended) -> None:
+        self._pair, self._rng, self._most, self._ended = pair, rng, most, ended
+        self._over = threading.Event()
+        self._begin = time.monotonic()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while len(self._ended.kills) < self._most and not self._over.wait(self._rng.uniform(0.0, 6.0)):
+            victim = self._rng.choice((LEADER, HELPER))
+            self._pair.kill(victim)
+            self._ended.kills.append((victim, round(time.monotonic() - self._begin, 2)))
+            time.sleep(self._rng.uniform(0.0, 0.5))
+            serve(self._pair, victim)
+
+
+def serve(pair: Pair, role: str) -> None:
+    pair.deployment.start(role, "hdpmf", "aggregator", "serve", str(pair.folders[role].path))
+
+
+def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> Ended:
+    """A task from its first report to its sum."""
+    rng, ended, begin = random.Random(seed), Ended(seed), time.monotonic()
+    asked = make_task(pair.servers, pair.collector.card, seconds=SECONDS)
+    pair.give(asked)
+    # Large numbers: a report too many or too few changes every entry by more than the noise does.
+    vectors = [[rng.randrange(150, 256) for _ in range(4)] for _ in range(REPORTS)]
+    end = begin + timeout
+    with Killer(pair, rng, kills, ended):
+        for vector in vectors:
+            if not confirmed(pair, asked, asked.report(vector), end):
+                ended.faults.append("a report was not taken")
+            time.sleep(rng.uniform(0.0, 0.2))
+        job = secrets.token_bytes(16)
+        first = pair.collection(asked, job, end - time.monotonic())
+        # Kills that are left come while the sum is asked for again and again.
+        while len(ended.kills) < kills and time.monotonic() < end:
+            if pair.collection(asked, job, 60) != first:
+                ended.faults.append("another sum for the same job: noise was drawn again")
+            time.sleep(0.2)
+    found, count = pair.collector.open(asked, first)
+    if count != REPORTS or not near(found, [sum(column) for column in zip(*vectors, strict=True)]):
+        ended.faults.append(f"the sum is wrong, over {count} of {REPORTS} reports")
+    if pair.collection(asked, secrets.token_bytes(16), 60)[-len(first) :] != first:
+        ended.faults.append("another sum for the same batch: noise was drawn again")
+    for role, folder in pair.folders.items():
+        lines = folder.marks.read_text().splitlines()
+        if sum(line.startswith(asked.id.hex()) for line in lines) != 1:
+            ended.faults.append(f"the {role} has not closed the batch once")
+    ended.seconds, ended.reports = round(time.monotonic() - begin, 1), count
+    return ended
+
+
+def confirmed(pair: Pair, asked: Asked, report: bytes, end: float) -> bool:
+    """As a device does: the same bytes again until they are taken."""
+    while time.monotonic() < end:
+        try:
+            if pair.upload(asked, report).status_code == 201:
+                return True
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.2)
+    return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first period")
+    given = parser.parse_args()
+    killed, bad, seed = 0, 0, given.first
+    with tempfile.TemporaryDirectory(prefix="hdpmf-soak-") as folder, Pair(Path(folder)) as pair:
+        pair.start(HELPER, LEADER)
+        while killed < given.kills:
+            ended = one_period(pair, seed, min(5, given.kills - killed))
+            print(json.dumps(ended.__dict__), flush=True)
+            bad += bool(ended.faults)
+            if ended.faults:
+                for role in (LEADER, HELPER):
+                    print(f"--- {role}", *pair.log(role).splitlines()[-12:], sep="\n", flush=True)
+            killed, seed = killed + len(ended.kills), seed + 1
+            pair.wait_for(LEADER)
+            pair.wait_for(HELPER)
+    print(json.dumps({"kills": killed, "bad": bad}))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

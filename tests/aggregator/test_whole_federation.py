@@ -1,0 +1,86 @@
+"""Everything as its users start it: two servers, devices, and a recommender that is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyhpke")
+pytest.importorskip("uvicorn")
+
+from hdpmf.aggregator.config import TaskRules
+from hdpmf.cli import main
+from hdpmf.federation.deploy import RECOMMENDER, free_port
+from hdpmf.protocol.servers import read_collector
+from hdpmf.service.folder import ServiceFolder
+from two_servers import HELPER, LEADER, Pair
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+USERS = 3
+
+
+def hdpmf(*arguments: object) -> None:
+    """A command, in this process."""
+    with pytest.raises(SystemExit) as end:
+        main.run([str(argument) for argument in arguments])
+    assert end.value.code in (0, None)
+
+
+def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path) -> None:
+    items, shop, policy = tmp_path / "items.csv", tmp_path / "shop", tmp_path / "policy.toml"
+    items.write_text("item,title\n" + "".join(f"{number},Film {number}\n" for number in range(8)))
+    policy.write_text(f"min_participants = {USERS}\n")
+    port = free_port()
+    hdpmf("recommender", "init", shop, "--items", items, "--name", "shop", "--port", port)
+    stores = [tmp_path / f"device{number}.sqlite" for number in range(USERS)]
+    for number, store in enumerate(stores):
+        hdpmf("device", "init", store, "--scale", 1, 5)
+        hdpmf("device", "policy", store, "--set", policy)
+        hdpmf("device", "rate", store, number, 5)
+        hdpmf("recommender", "enroll", shop, Path(f"{store}.card.json"))
+    with Pair(tmp_path, rules=TaskRules(minimum=USERS, lease=2.0)) as pair:
+        servers = tmp_path / "servers.json"
+        servers.write_bytes(pair.servers.to_json())
+        hdpmf("recommender", "servers", shop, servers)
+        for folder in pair.folders.values():
+            folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
+        pair.start(LEADER, HELPER)
+        serve = (shop, "--period", "30s", "--precision", "5s", "--minimum", str(USERS), "--stay")
+        pair.deployment.recommender(*serve)
+        place = ServiceFolder(shop)
+        pinned = ("--ca", str(shop / "flower" / "tls" / "authority.pem"), "--servers", str(servers))
+        names = [f"device{number}" for number in range(USERS)]
+        wait_for(pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None)
+        task = task_of(shop)
+        for name, store in zip(names, stores, strict=True):
+            pair.deployment.device(name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1")
+        pair.deployment.kill(RECOMMENDER)
+        pair.deployment.recommender(*serve)
+        for name in names:
+            pair.deployment.wait(name, 200)
+        (run,) = place.runs()
+        summary = json.loads(place.summary_path(run).read_bytes())
+        assert (summary["users"], summary["tasks"]) == (USERS, [task])
+        assert summary["privacy"]["status"] == "proved"
+        pair.deployment.stop(RECOMMENDER)
+    for store in stores:
+        hdpmf("device", "recommend", store)
+
+
+def task_of(shop: Path) -> str | None:
+    """The task that is published."""
+    task = json.loads((shop / "public" / "index.json").read_bytes())["task"]
+    return None if task is None else task["id"]
+
+
+def wait_for(pair: Pair, reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        pair.deployment.check()
+        assert time.monotonic() < end
+        time.sleep(0.1)

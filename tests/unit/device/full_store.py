@@ -1,0 +1,102 @@
+"""A store with something of everything in it, and processes that die while they work on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hdpmf.device import database
+from hdpmf.device.card import new_device
+from hdpmf.device.ledger import Entry
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.protocol.federation import CatalogueTable
+
+RUN = b"r" * 16
+TABLE = CatalogueTable(ids=("10", "20", "30"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+
+
+def full_store(path: Path, passphrase: str | None) -> Path:
+    """A store with a row in every table; one of its ratings has paid and is gone."""
+    with new_device(path, name="mine", passphrase=passphrase, users=2, policy=Policy(epsilon=2.0)) as store:
+        store.pin_catalogue(TABLE)
+        for user, item, value in (("ana", "10", 4.0), ("ana", "20", 1.0), ("bob", "10", 5.0)):
+            store.rate(item, value, user=user)
+        store.set_weight(user="ana", beta=0.5, item="20", gamma=0.25)
+        spend(store)
+        store.remove("10", user="bob")
+        store.runs.save(RUN, b"how far it is")
+        store.runs.put_reply(RUN, 3, b"request", b"what was answered")
+    return path
+
+
+def spend(store: DeviceStore) -> None:
+    """Let every rating pay 0.75 of its weight."""
+    ratings = store.ratings()
+    entry = Entry(
+        recommender="films.example", run="ab" * 16, number=0, method="hdp-sum", view="sums", epsilon=1.0,
+        status="proved", action="sent", words="numbers",
+    )  # fmt: skip
+    epsilons = store.weights().for_ratings(ratings) * 0.75
+    store.ledger.charge(entry, ratings, np.arange(len(ratings)), epsilons)
+
+
+def facts(path: Path, passphrase: str | None) -> object:
+    """Everything that is in such a store."""
+    with DeviceStore.open(path, passphrase=passphrase) as store:
+        left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
+        return (
+            left.tolist(), store.ledger.entries(), store.records(), store.policy, store.users, store.get("name"),
+            store.runs.load(RUN), store.runs.reply_to(RUN, 3, b"request"), store.identity.public, store.fingerprint,
+            store._rated.betas(), store._rated.gammas(),
+        )  # fmt: skip
+
+
+def killed_at(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """Run ``act`` in a process that is killed before its n-th statement or file; how many there were, if it was not."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            said = told.read()
+        os.waitpid(child, 0)
+        return int(said) if said else None
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        if done == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done += 1
+
+    class Dying(sqlite3.Connection):
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            tick()
+            return super().execute(*given)
+
+    def dying(name: str) -> None:
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given, **named: (tick(), real(*given, **named))[1])
+
+    try:
+        connect = sqlite3.connect
+        monkeypatch.setattr(database.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Dying))
+        for name in ("replace", "rename", "unlink", "link"):
+            dying(name)
+        act()
+        os.write(writer, str(done).encode())
+    finally:
+        os._exit(0)
+
+
+def kill_points(count: int, last: int) -> list[int]:
+    """Where to kill: here and there, and at each of the last statements, where it is decided."""
+    return sorted({*range(0, count, 9), *range(max(count - last, 0), count)})

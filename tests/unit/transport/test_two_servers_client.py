@@ -1,0 +1,145 @@
+"""The collector's way to two servers: whatever these answer, it is a sum, a refusal with a reason, or a later try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyhpke")
+
+import httpx
+
+from hdpmf.dap import Problem
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.errors import ConfigError, DapError, TransportError
+from hdpmf.protocol.servers import Server, Servers
+from hdpmf.protocol.submission import decode_submission
+from hdpmf.transport import two_servers
+from hdpmf.transport.parties import PartyKey
+from hdpmf.transport.two_servers import TwoServers
+
+TASK, JOB = bytes(32), bytes(16)
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Far:
+    """Two servers whose answers a test gives."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.keys = [PartyKey.generate() for _ in range(2)]
+        cards = [
+            Server(
+                organisation=name,
+                url=f"https://{name}.example:1",
+                hpke=KeyPair.generate().config.encode().hex(),
+                identity=key.public,
+            )
+            for name, key in zip(("library", "university"), self.keys, strict=True)
+        ]
+        self.party = PartyKey.generate()
+        self.seen: list[httpx.Request] = []
+        self.door = TwoServers(Servers(leader=cards[0], helper=cards[1]), self.party)
+
+        def heard(request: httpx.Request) -> httpx.Response:
+            request.read()
+            self.seen.append(request)
+            return answer(request)
+
+        for server in (self.door._leader, self.door._helper):
+            server._client._transport = httpx.MockTransport(heard)
+
+
+def answering(status: int, content: bytes = b"", kind: str = "", **headers: str) -> Answer:
+    # In parts: as from a network, and not read yet.
+    return lambda request: httpx.Response(status, content=iter([content]), headers={"content-type": kind, **headers})
+
+
+def test_the_helper_gets_a_task_first_and_without_the_devices() -> None:
+    far = Far(answering(201))
+    far.door.add_task(b"document", [("ab", 2)])
+    first, second = far.seen
+    assert (first.url.host, second.url.host) == ("university.example", "library.example")
+    assert first.url.path == second.url.path
+    assert decode_submission(first.content, 1000).devices == ()
+    assert decode_submission(second.content, 1000).devices == (("ab", 2),)
+    for request, key in zip(far.seen, reversed(far.keys), strict=True):
+        # What one of the two is shown, the other could not use.
+        assert request.headers["authorization"] == f"Bearer {key.token(far.party.public, to=key.public)}"
+    assert first.headers["authorization"] != second.headers["authorization"]
+
+
+def test_a_sum_is_polled() -> None:
+    far = Far(answering(202))
+    assert far.door.collection(TASK, JOB) is None
+    assert far.seen[0].method == "POST"
+    assert Far(answering(200, b"sum", "application/dap-collection")).door.collection(TASK, JOB) == b"sum"
+    with pytest.raises(DapError, match="no sum"):
+        Far(answering(200, b"sum", "text/html")).door.collection(TASK, JOB)
+    with pytest.raises(ConfigError):
+        far.door.collection(TASK, b"short")
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    with pytest.raises(TransportError, match="at the moment"):
+        Far(answering(status)).door.begin_collection(TASK, JOB, b"")
+
+
+def problem(kind: str) -> bytes:
+    return json.dumps({"type": f"urn:ietf:params:ppm:dap:error:{kind}", "detail": "<script>"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (answering(400, problem("invalidBatchSize"), "application/problem+json"), Problem.INVALID_BATCH_SIZE),
+        (answering(403, problem("unauthorizedRequest"), "application/problem+json"), Problem.UNAUTHORIZED_REQUEST),
+        (answering(401), Problem.UNAUTHORIZED_REQUEST),
+        (answering(400, b"{", "application/problem+json"), Problem.INVALID_MESSAGE),
+        (answering(400, b"[1]", "application/problem+json"), Problem.INVALID_MESSAGE),
+        (answering(302, location="https://elsewhere.example"), Problem.INVALID_MESSAGE),
+        (answering(404, b"<html>", "text/html"), Problem.INVALID_MESSAGE),
+    ],
+)
+def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(answer: Answer, kind: Problem) -> None:
+    far = Far(answer)
+    with pytest.raises(DapError) as refused:
+        far.door.begin_collection(TASK, JOB, b"")
+    assert (refused.value.kind, len(far.seen)) == (kind, 1)
+    assert "library" in str(refused.value)
+    assert "<" not in str(refused.value)
+
+
+def test_no_more_is_read_than_an_answer_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_servers, "MAX_ANSWER", 100)
+    taken = []
+
+    def endless() -> Any:
+        while True:
+            taken.append(1)
+            yield b"x" * 40
+
+    far = Far(lambda request: httpx.Response(200, content=endless()))
+    with pytest.raises(TransportError, match="longer than 100"):
+        far.door.collection(TASK, JOB)
+    assert len(taken) == 3
+    packed = Far(answering(200, b"", "application/dap-collection", **{"content-encoding": "br"}))
+    with pytest.raises(TransportError, match="compressed"):
+        packed.door.collection(TASK, JOB)
+
+
+def test_a_server_that_cannot_be_reached_is_named() -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
+
+    with pytest.raises(TransportError, match=r"certificate of the server of 'library' is not from the authority"):
+        Far(broken).door.collection(TASK, JOB)
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("timed out")
+
+    with pytest.raises(TransportError, match=r"the server of 'library' cannot be reached \(ReadTimeout"):
+        Far(silent).door.collection(TASK, JOB)
