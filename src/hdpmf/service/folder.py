@@ -14,6 +14,9 @@
       runs/ID/summary.json        how it ended
       runs/ID/model/              its result
       model                 a link to the result of the last run that was finished
+      servers.json          the two servers that sum, where they are pinned (``collector_keys``)
+      collector-card.json   what their operators admit; its keys are in ``collector/``
+      public/               what devices read with two servers (``publish``)
       state.json            what the service is doing, for ``hdpmf recommender status``
 """
 

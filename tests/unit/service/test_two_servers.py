@@ -526,3 +526,7 @@ def test_earlier_runs_are_reckoned_with_their_own_noise_by_masks_too(tmp_path: A
     files.save(Checkpoint(members=members, answer=encode(answer)))
     # Four shares, of which one makes the whole noise: the minimum less two that may collude.
     assert service._answered(run).noises == 4
+    # Whoever answered by masks may report to two servers what is new since.
+    service.give_up(run)
+    after = service.folder.record(service.begin(SETTINGS))
+    assert (len(after.cohort), len(after.earlier)) == (4, 2)
