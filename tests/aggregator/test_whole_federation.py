@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
+from server_processes import HELPER, LEADER, Pair
+
 from hdpmf.aggregator.config import TaskRules
 from hdpmf.cli import main
 from hdpmf.federation.deploy import RECOMMENDER, free_port
 from hdpmf.protocol.servers import read_collector
 from hdpmf.service.folder import ServiceFolder
-from two_servers import HELPER, LEADER, Pair
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -78,8 +78,13 @@ def stack() -> Iterator[ExitStack]:
 def test_a_run_with_devices_is_none_of_two_servers(tmp_path: Path, stack: ExitStack) -> None:
     town = Town(tmp_path, stack)
     town.enroll(*range(8))
+    settings = RunSettings(method="hdp-sum", view="two-servers", minimum=6, rounds=1)
+    with pytest.raises(ConfigError, match="no pair of servers is pinned"):
+        town.service.begin(settings)
     with pytest.raises(ConfigError, match="sums by two servers come from a task"):
-        town.service.begin(RunSettings(method="hdp-sum", view="two-servers", minimum=6, rounds=1))
+        FederatedRun(
+            settings=settings, table=town.folder.catalogue, enrolled=town.folder.enrolled, transport=town.network
+        )
 
 
 @pytest.mark.parametrize(
