@@ -145,6 +145,7 @@ def yardsticks(train: Ratings, weights: PrivacyWeights, test: Ratings, seed: int
     """Without runs: what nobody has to be asked for, and what there would be without noise."""
     models = {
         "user mean, nothing released": make_model("user-mean"),
+        "hdp-sum of nothing but noise": HDPSum(epsilon=1e-3, rng=seed, n_threads=1),
         "hdp-sum without noise": HDPSum(epsilon=1e4, rng=seed, n_threads=1),
         "mf, not private": make_model("mf", solver="sequential", rng=seed),
     }
