@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import fcntl
+import logging
 import socket
 import threading
 import time
@@ -42,6 +43,8 @@ LIFE_SECONDS = 300.0
 
 IDLE_SECONDS = 30
 _START_SECONDS = 20.0
+_QUIET = logging.getLogger(f"{__name__}.connections")  # not uvicorn's own, which others in this process may want
+_QUIET.setLevel(logging.CRITICAL)
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -109,7 +112,11 @@ def _has(known: str, tag: str) -> bool:
 
 
 class _Bounded(H11Protocol):
-    """A connection that ends in time."""
+    """A connection that ends in time, and whose troubles are nobody's log."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.logger = _QUIET
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -159,7 +166,7 @@ def _serving(service: ServiceFolder) -> Iterator[str]:
         lifespan="off",
         loop="asyncio",
         access_log=False,
-        log_level="critical",
+        log_config=None,
         proxy_headers=False,
         server_header=False,
         h11_max_incomplete_event_size=MAX_HEADERS,

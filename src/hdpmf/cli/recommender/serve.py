@@ -151,7 +151,7 @@ def _ways(place: ServiceFolder, asked: RunSettings) -> Iterator[_Ways]:
         with _transport(place, asked) as transport:
             yield _Ways(devices=transport)
         return
-    with public_files(place), two_servers(place) as servers:
+    with two_servers(place) as servers, public_files(place):
         yield _Ways(servers=servers)
 
 
