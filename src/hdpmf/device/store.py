@@ -184,6 +184,11 @@ class DeviceStore:
         """Whether there is a passphrase."""
         return self._vault.is_encrypted
 
+    def set_identity(self, identity: DeviceIdentity) -> None:
+        """Be another device from now on (see ``rotation``)."""
+        self._values.set(_IDENTITY, identity.secret_bytes())
+        self.identity = identity
+
     @property
     def policy(self) -> Policy:
         """What this device agrees to."""

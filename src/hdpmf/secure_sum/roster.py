@@ -12,7 +12,7 @@ MAX_DEVICES = 1 << 16
 
 
 class DeviceIdentity:
-    """A device's long-lived Ed25519 key. It signs one-time keys, survivor lists and reports, and nothing else.
+    """A device's long-lived Ed25519 key. It signs one-time keys, survivor lists, reports and its successor.
 
     Args:
         secret: 32 bytes that only this device knows.

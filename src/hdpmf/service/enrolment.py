@@ -11,6 +11,7 @@ import msgspec
 
 from hdpmf.errors import ConfigError
 from hdpmf.protocol import DeviceCard
+from hdpmf.protocol.succession import Succession
 from hdpmf.secure_sum import Roster
 from hdpmf.secure_sum.primitives import is_identity_key
 from hdpmf.transport.keys import check_public_key
@@ -88,6 +89,14 @@ class Enrolled:
             raise ConfigError(f"no device {name!r} is enrolled")
         return Enrolled(kept)
 
+    def replaced(self, name: str, signed: Succession) -> Enrolled:
+        """The same devices, one of them with the new card that its old key has signed, in the same place."""
+        for place, card in enumerate(self.cards):
+            if name in (card.name, card.identity):
+                new = check_card(signed.card_after(card))
+                return Enrolled((*self.cards[:place], new, *self.cards[place + 1 :]))
+        raise ConfigError(f"no device {name!r} is enrolled")
+
     def to_json(self) -> bytes:
         """For the roster's file, which devices pin."""
         return msgspec.json.format(msgspec.json.encode({"devices": self.cards, "digest": self.digest}), indent=1)
@@ -116,6 +125,11 @@ def read_card(data: bytes) -> DeviceCard:
         card = msgspec.json.decode(data, type=DeviceCard)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"this is not a device's card: {error}") from None
+    return check_card(card)
+
+
+def check_card(card: DeviceCard) -> DeviceCard:
+    """The card with its node key in the one form that keys are compared in; ConfigError if no device made it."""
     _check(card)
     if not is_identity_key(bytes.fromhex(card.identity)):
         raise ConfigError(f"the identity key on the card of {card.name[:32]!r} is none that a device makes")

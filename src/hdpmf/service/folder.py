@@ -6,6 +6,7 @@
       config.toml           name, pace; made once, edited by hand
       catalogue.msgpack     the items
       roster.json           the enrolled devices, with the digest that people compare
+      replaced.json         identities of devices that have changed their keys, old to new
       flower/               the transport's own files, certificates among them
       runs/ID/settings.json       what the run is about, and who may take part
       runs/ID/checkpoint.msgpack  how far it is
@@ -36,6 +37,7 @@ from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.succession import Succession
 from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.run_files import RunFolder
@@ -154,6 +156,33 @@ class ServiceFolder:
         enrolled = self.enrolled.without(name)
         atomic_write(self.path / "roster.json", enrolled.to_json())
         return enrolled
+
+    def replace(self, name: str, signed: Succession) -> Enrolled:
+        """Put a device's new card in place of its old one, in one step: it is never there twice."""
+        before, after = self.enrolled, self.enrolled.replaced(name, signed)
+        # This first: killed before the roster is written, it says nothing about anybody who is enrolled.
+        changed = zip(before.cards, after.cards, strict=True)
+        known = self.successors() | {old.identity: new.identity for old, new in changed if old != new}
+        atomic_write(self.path / "replaced.json", msgspec.json.format(msgspec.json.encode(known), indent=1))
+        atomic_write(self.path / "roster.json", after.to_json())
+        return after
+
+    def successors(self) -> dict[str, str]:
+        """The identity that took the place of another one, for every device that has changed its keys."""
+        if not (self.path / "replaced.json").exists():
+            return {}
+        try:
+            return msgspec.json.decode(self._read("replaced.json"), type=dict[str, str])
+        except msgspec.MsgspecError as error:
+            raise StorageError(f"{self.path / 'replaced.json'} is damaged ({error}); restore a backup") from None
+
+    def identity_now(self, identity: str) -> str:
+        """The identity that a device has now, by one that it had."""
+        known, seen = self.successors(), set[str]()
+        while identity in known and identity not in seen:
+            seen.add(identity)
+            identity = known[identity]
+        return identity
 
     def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
         """A folder for a new run."""

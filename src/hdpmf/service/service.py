@@ -22,6 +22,7 @@ from hdpmf.service.draws import SystemDraws
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.on_roster import OnRoster
 from hdpmf.service.outcome import RunOutcome, outcome_of
 from hdpmf.service.periods import PeriodRun
 from hdpmf.service.publish import PublicFiles
@@ -101,7 +102,7 @@ class Service:
     def _transport(self) -> RecommenderTransport:
         if self._way is None:
             raise ConfigError("this run needs a way to devices; it is not one with two servers")
-        return self._way
+        return OnRoster(self._way, self.folder)
 
     def begin(self, settings: RunSettings) -> bytes:
         """Write down a new run.
@@ -125,7 +126,8 @@ class Service:
             raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
         answered: set[str] = set()
         if not two_servers:
-            answered.update(name for past in earlier for name in self.folder.run_files(past).load().members)
+            members = (name for past in earlier for name in self.folder.run_files(past).load().members)
+            answered.update(map(self.folder.identity_now, members))  # a device with new keys has answered, too
         cohort = [card.identity for card in enrolled.cards if card.identity not in answered]
         if not cohort:
             raise FederationError("every enrolled device has answered already; enrol new devices first")

@@ -14,6 +14,7 @@ from hdpmf.cli.device.moving import export, import_, unmove
 from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.recommend import recommend
+from hdpmf.cli.device.rotate import rotate
 from hdpmf.cli.device.status import status, write_card
 from hdpmf.cli.device.store import StoreOptions, new_passphrase
 from hdpmf.cli.shared.files import read_text
@@ -108,6 +109,7 @@ app.command()(rate)
 app.command()(recommend)
 app.command()(ledger)
 app.command()(passphrase)
+app.command()(rotate)
 app.command()(export)
 app.command("import")(import_)
 app.command()(unmove)

@@ -101,14 +101,28 @@ def enroll(
         list[str] | None,
         typer.Option("--remove", metavar="NAME", help="Take a device off, by name or key; repeatable."),
     ] = None,
+    replaces: Annotated[
+        str | None,
+        typer.Option(
+            "--replaces",
+            metavar="NAME",
+            help="CARD is signed (hdpmf device rotate) and takes this device's place, by name or key.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Put devices on the roster, or take them off; without either, show it. People compare its digest."""
+    from hdpmf.protocol.succession import Succession
     from hdpmf.service.enrolment import read_card
     from hdpmf.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
-    new = [read_card(read_bytes(path)) for path in cards or ()]
+    given = list(cards or ())
+    if replaces is not None:
+        if len(given) != 1 or remove:
+            raise ConfigError("--replaces goes with one signed card, and without --remove")
+        service.replace(replaces, Succession.from_json(read_bytes(given.pop())))
+    new = [read_card(read_bytes(path)) for path in given]
     for name in remove or ():
         service.expel(name)
     if new:

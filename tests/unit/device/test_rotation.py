@@ -1,0 +1,127 @@
+"""New keys for a device, signed by its old ones: it stays one device, and nobody else takes its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.device.card import card_of, new_device
+from hdpmf.device.ledger import Entry
+from hdpmf.device.rotation import rotate
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError
+from hdpmf.protocol.federation import DeviceCard
+from hdpmf.protocol.succession import Succession
+from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.service.enrolment import Enrolled
+
+from .full_store import RUN, facts, full_store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return full_store(tmp_path / "me", None)
+
+
+def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> None:
+    with new_device(tmp_path / "other", name="other") as other:
+        neighbour = card_of(other)
+    with DeviceStore.open(path) as store:
+        old = card_of(store)
+        signed = Succession.from_json(rotate(store).to_json())
+        new = card_of(store)
+        entries = len(store.ledger.entries())
+    assert not {new.identity, new.node} & {old.identity, old.node}
+    enrolled = Enrolled([old, neighbour])
+    after = enrolled.replaced("mine", signed)
+    assert after.cards == (new, neighbour)
+    assert after.digest != enrolled.digest
+    with DeviceStore.open(path) as store:  # and it is on the disk
+        assert card_of(store) == new
+        assert store.runs.load(RUN) is None
+        assert len(store.ledger.entries()) == entries == 1
+
+
+def test_what_was_held_for_a_run_is_given_back(path: Path) -> None:
+    with DeviceStore.open(path) as store:
+        held = Entry(
+            recommender="films.example", run="cd" * 16, number=0, method="hdp-sum", view="sums", epsilon=0.1,
+            status="proved", action="agreed", words="held",
+        )  # fmt: skip
+        ratings = store.ratings()
+        before = store.ledger.remaining(ratings, store.weights(), store.policy).tolist()
+        store.ledger.charge(held, ratings, [0], [0.1])  # type: ignore[arg-type]
+        rotate(store)
+        assert store.ledger.remaining(ratings, store.weights(), store.policy).tolist() == pytest.approx(before)
+        assert store.ledger.entries()[-1].action == "returned"
+
+
+def test_who_missed_a_change_can_follow(path: Path) -> None:
+    """Also the way out when the command was killed before the signed card was written: run it again."""
+    with DeviceStore.open(path) as store:
+        first = card_of(store)
+        rotate(store)
+        second = card_of(store)
+        signed = rotate(store)
+        third = card_of(store)
+    assert signed.card_after(first) == signed.card_after(second) == third
+    with pytest.raises(ConfigError, match="not of device"):
+        signed.card_after(third)
+
+
+def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
+    with DeviceStore.open(path) as store, new_device(tmp_path / "thief", name="mine", users=2) as thief:
+        old, stolen = card_of(store), rotate(thief)
+        signed = rotate(store)
+    with pytest.raises(ConfigError, match="not of device"):
+        stolen.card_after(old)
+    link = signed.links[0]
+    forged = [  # another card, more users, another name, another node, somebody else's signature, none, no hex
+        msgspec.structs.replace(link, card=stolen.links[0].card),
+        msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, users=9)),
+        msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, name="x")),
+        msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, node=old.node)),
+        msgspec.structs.replace(link, signature=stolen.links[0].signature),
+        msgspec.structs.replace(link, signature=""),
+        msgspec.structs.replace(link, signature="zz"),
+    ]
+    for wrong in forged:
+        with pytest.raises(ConfigError, match="signature"):
+            Succession(links=(wrong,)).card_after(old)
+    with pytest.raises(ConfigError, match="gap"):
+        Succession(links=(link, stolen.links[0])).card_after(old)
+
+
+def test_new_keys_do_not_make_more_users_of_a_device() -> None:
+    identity = DeviceIdentity.generate()
+    old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
+    grown = Succession(links=()).extended(identity, msgspec.structs.replace(old, identity="00" * 32, users=50))
+    with pytest.raises(ConfigError, match="enrolled for 1 users"):
+        grown.card_after(old)
+
+
+def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
+    identity = DeviceIdentity.generate()
+    old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
+    weak = Succession(links=()).extended(identity, msgspec.structs.replace(old, identity="01" + "00" * 31))
+    with pytest.raises(ConfigError, match="none that a device makes"):
+        Enrolled([old]).replaced("a", weak)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_signed_card_or_an_error_of_ours(data: bytes) -> None:
+    with pytest.raises(ConfigError):
+        Succession.from_json(data)
+
+
+def test_everything_else_stays(path: Path) -> None:
+    before = facts(path, None)
+    with DeviceStore.open(path) as store:
+        rotate(store)
+    after = facts(path, None)
+    changed = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]  # type: ignore[call-overload]
+    assert changed == [6, 7, 8]  # the run, its reply, the identity
