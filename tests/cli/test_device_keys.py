@@ -100,3 +100,25 @@ def test_a_move_is_taken_back(path: Path, call: Call, tmp_path: Path, new: Path)
     assert "can be used again" in told.out
     assert not export.exists()
     assert call("device", "rate", path, "50", "5").code == 0
+
+
+def test_new_keys_take_the_place_of_the_old_ones(path: Path, call: Call, tmp_path: Path) -> None:
+    items, folder = tmp_path / "items.csv", tmp_path / "rec"
+    items.write_text("item,title\n7,Seven\n3,Three\n")
+    assert call("recommender", "init", folder, "--items", items).code == 0
+    before = call("recommender", "enroll", folder, path.with_name("me.hdpmf.card.json"), "--json").json
+    assert "--yes" in call("device", "rotate", path).err
+    told = call("device", "rotate", path, "--yes", "--json").json
+    assert told["was"] == before["devices"][0]["identity"]
+    signed = Path(told["card"])
+    assert "one signed card" in call("recommender", "enroll", folder, "--replaces", "mine").err
+    assert "no device 'nobody'" in call("recommender", "enroll", folder, signed, "--replaces", "nobody").err
+    after = call("recommender", "enroll", folder, signed, "--replaces", "mine", "--json").json
+    assert [device["identity"] for device in after["devices"]] == [told["identity"]]
+    assert after["digest"] != before["digest"]
+    backup, new = tmp_path / "backup", tmp_path / "new"
+    saved = call("recommender", "backup", folder, backup, "--json")
+    assert saved.json["name"] == "recommender"
+    assert "secret keys" in saved.err
+    assert call("recommender", "restore", backup, new, "--json").json["unfinished_run"] is None
+    assert call("recommender", "enroll", new, "--json").json["digest"] == after["digest"]

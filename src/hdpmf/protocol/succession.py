@@ -13,7 +13,7 @@ MOST_LINKS = 64
 _DOMAIN = b"hdpmf device card in place of mine v1 "
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SignedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A step from old keys to new ones.
 
     Attributes:
@@ -34,7 +34,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         links: From each identity to the next; the last card is the one in use.
     """
 
-    links: tuple[Link, ...]
+    links: tuple[SignedStep, ...]
 
     @classmethod
     def from_json(cls, data: bytes) -> Succession:
@@ -53,7 +53,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def extended(self, old: DeviceIdentity, card: DeviceCard) -> Succession:
         """One more step, to this card."""
-        link = Link(old=old.public.hex(), card=card, signature=old.sign(_text(old.public.hex(), card)).hex())
+        link = SignedStep(old=old.public.hex(), card=card, signature=old.sign(_text(old.public.hex(), card)).hex())
         return Succession(links=(*self.links, link)[-MOST_LINKS:])
 
     def card_after(self, card: DeviceCard) -> DeviceCard:
@@ -81,7 +81,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return now
 
 
-def _holds(link: Link) -> bool:
+def _holds(link: SignedStep) -> bool:
     try:
         return verifies(bytes.fromhex(link.old), bytes.fromhex(link.signature), _text(link.old, link.card))
     except ValueError:

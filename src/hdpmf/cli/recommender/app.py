@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hdpmf.cli.recommender.backup import backup, restore
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.recommender.two_servers import publish, servers, task_lines, tasks_of
 from hdpmf.cli.shared.files import read_bytes
@@ -184,6 +185,8 @@ def status(folder: Folder, json: Json = False) -> None:
 
 
 app.command()(serve)
+app.command()(backup)
+app.command()(restore)
 app.command()(servers)
 app.command()(publish)
 
