@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -36,7 +37,7 @@ from hdpmf.dap import (
 )
 from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
 from hdpmf.federation.deploy import Deployment, free_port
-from hdpmf.prio import Prio3
+from hdpmf.prio import Prio3, prio3_sum_vec
 from hdpmf.protocol import encode
 from hdpmf.protocol.servers import Collector, Server, Servers
 from hdpmf.protocol.submission import (
@@ -143,6 +144,7 @@ def make_task(
     begin: int | None = None,
 ) -> Asked:
     """A task that begins now; with ``devices`` only so many enrolled ones may report."""
+    _warm()
     start = int(time.time()) // precision * precision if begin is None else begin
     task = Task(
         servers=servers,
@@ -160,6 +162,13 @@ def make_task(
     keys = [Ed25519PrivateKey.generate() for _ in range(devices)]
     named = {key.public_key().public_bytes_raw().hex(): key for key in keys}
     return Asked(task, document, found, prio_of(task, found), named)
+
+
+@cache
+def _warm() -> None:
+    """Load what computes, before the time of a task begins."""
+    prio = prio3_sum_vec(SMALL.entries, SMALL.bits, SMALL.chunk)
+    prio.shard(prio.circuit.encode(np.zeros(SMALL.entries, np.int64)), bytes(16))
 
 
 class Pair:

@@ -25,7 +25,7 @@ def test_kills_change_no_sum(tmp_path: Path) -> None:
 def test_a_helper_that_is_away_is_caught_up_with(tmp_path: Path) -> None:
     with Pair(tmp_path, limits=Limits(waiting_reports=3)) as pair:
         pair.start(HELPER, LEADER)
-        asked = make_task(pair.servers, pair.collector.card, seconds=4)
+        asked = make_task(pair.servers, pair.collector.card, seconds=6)
         pair.give(asked)
         pair.kill(HELPER)
         taken, end = 0, time.monotonic() + 60

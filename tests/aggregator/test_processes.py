@@ -23,7 +23,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def test_reports_are_summed(pair: Pair) -> None:
-    asked = make_task(pair.servers, pair.collector.card, seconds=4)
+    asked = make_task(pair.servers, pair.collector.card, seconds=6)
     pair.give(asked)
     for vector in VECTORS:
         assert pair.upload(asked, asked.report(vector)).status_code == 201

@@ -6,7 +6,7 @@ import logging
 
 from hdpmf.aggregator.logs import event
 from hdpmf.dap import PROBLEM_MEDIA_TYPE, Problem, problem_details
-from hdpmf.errors import DapError, HdpmfError, StorageError, TransportError
+from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError
 from hdpmf.transport.extras import needs
 
 with needs("starlette", "servers"):
@@ -31,11 +31,11 @@ def problem(error: Exception, retry_after: int) -> Response:
         event("unavailable", logging.ERROR, error)
         details = {"type": "about:blank", "status": 503, "detail": "not possible at the moment; try again later"}
         return _json(details, 503, {"retry-after": str(retry_after)})
-    if isinstance(error, HdpmfError):
+    if isinstance(error, (PrioError, ProtocolError)):
         dap = error if isinstance(error, DapError) else DapError(str(error))
         status = _STATUS.get(Problem(dap.kind), 400)
         return _json(problem_details(dap, status=status), status)
-    event("bug", logging.ERROR, error)
+    event("failed", logging.ERROR, error)
     return _json({"type": "about:blank", "status": 500, "detail": "an error of this server"}, 500)
 
 

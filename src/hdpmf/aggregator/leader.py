@@ -135,12 +135,15 @@ class Leader:
 
         Raises:
             TransportError: The helper could not be reached. The reports wait.
+            DapError: The helper refuses, as it does if it was not given the task. These reports wait; others need not.
         """
         job = self._jobs.claim(limit)
         if job is None:
             return 0
         try:
             self._run(job)
+        except DapError:
+            raise  # the helper refuses this job: until its lease is over, other tasks' reports have their turn
         except Exception:
             self._jobs.release(job)
             raise

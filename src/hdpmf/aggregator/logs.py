@@ -1,8 +1,8 @@
 """What a server says while it runs: one JSON document per line on stderr.
 
 A line has numbers and fixed words: no addresses, no ids of devices or reports, nothing of what was sent. An error that
-nobody expected is named with where it happened, never with its text, because a database's errors quote what they were
-given.
+nobody expected is named with where it happened, never with its text: a library's errors may quote what they
+were given.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
+
+from hdpmf.errors import HdpmfError
 
 OURS = "hdpmf.aggregator"
 LOG = logging.getLogger(f"{OURS}.events")
@@ -46,7 +48,12 @@ class JsonLines(logging.Formatter):
 def described(error: BaseException) -> dict[str, object]:
     """An error's kind and where it happened."""
     places = traceback.extract_tb(error.__traceback__)
-    return {"error": type(error).__name__, "at": [f"{Path(p.filename).name}:{p.lineno} {p.name}" for p in places[-6:]]}
+    said = {"said": str(error)} if isinstance(error, HdpmfError) else {}  # our own texts have nothing private
+    return {
+        "error": type(error).__name__,
+        **said,
+        "at": [f"{Path(p.filename).name}:{p.lineno} {p.name}" for p in places[-6:]],
+    }
 
 
 def event(name: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:

@@ -148,6 +148,7 @@ def work(path: Path, listener: socket.socket, ready: Callable[[], None] = lambda
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nobody may say that it comes from another address
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )

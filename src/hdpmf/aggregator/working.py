@@ -11,13 +11,14 @@ from hdpmf.aggregator.config import Limits
 from hdpmf.aggregator.leader import Leader
 from hdpmf.aggregator.logs import event
 from hdpmf.aggregator.metrics import AggregatorMetrics
-from hdpmf.errors import HdpmfError
+from hdpmf.errors import DapError, HdpmfError
 
 _IDLE_SECONDS = 5.0  # between looks for work that another worker left
 _GATHER_SECONDS = 0.5  # so that a job has more than one report
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # while the helper is away
 _LOOK_SECONDS = 2.0
 _TIDY_SECONDS = 3600.0
+_STOP_SECONDS = 10.0
 
 
 class Worker:
@@ -48,7 +49,7 @@ class Worker:
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)  # what is cut off is done again
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -58,6 +59,11 @@ class Worker:
                 handled = self._leader.aggregate(self._limits.job_reports)
                 self._metrics.aggregated.inc(handled)
                 self._pause = _FIRST_PAUSE
+            except DapError as error:
+                event("helper-refused", logging.WARNING, error)
+                self._metrics.troubles.labels(error.kind).inc()
+                self._stopping.wait(_FIRST_PAUSE)
+                continue
             except Exception as error:
                 expected = isinstance(error, HdpmfError)
                 event("aggregation-failed", logging.WARNING if expected else logging.ERROR, error, pause=self._pause)

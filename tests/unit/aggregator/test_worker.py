@@ -1,0 +1,71 @@
+"""A task that the helper refuses does not keep the leader from others; errors tell others nothing of the machine."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from server_pair import HOUR, Pair
+
+from hdpmf.aggregator.answers import problem
+from hdpmf.aggregator.config import Limits
+from hdpmf.aggregator.metrics import AggregatorMetrics
+from hdpmf.aggregator.working import Worker
+from hdpmf.errors import ConfigError, DapError, PrivacyError, ProtocolError, StorageError, TransportError
+from hdpmf.protocol import encode
+
+
+def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
+    pair = Pair()
+    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)), [])
+    both = pair.add()
+    pair.upload(alone, [1, 2])
+    pair.upload(both, [3, 4, 5])
+    with pytest.raises(DapError):
+        pair.leader.aggregate()
+    assert pair.aggregate_all() == 3
+    assert (pair.leader.counts(alone).waiting, pair.leader.counts(both).counted) == (2, 3)
+    # The helper has it later, and so have the reports.
+    pair.helper.add_task(encode(pair.a_task(minimum=3)))
+    pair.clock.now += HOUR
+    assert pair.aggregate_all() == 2
+
+
+def test_the_worker_goes_on_after_a_refusal() -> None:
+    pair = Pair()
+    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)), [])
+    both = pair.add()
+    pair.upload(alone, [1, 2])
+    pair.upload(both, [3, 4, 5])
+    worker = Worker(pair.leader, AggregatorMetrics(), Limits(waiting_reports=1))
+    worker.start()
+    end = time.monotonic() + 30
+    while pair.leader.counts(both).counted < 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    worker.stop()
+    assert pair.leader.counts(both).counted == 3
+    assert worker.overloaded  # five waited when it looked, and one may
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (DapError("a word", "reportRejected"), 400, True),
+        (DapError("a word", "unrecognizedTask"), 404, True),
+        (ProtocolError("a word"), 400, True),
+        (PrivacyError("/home/north/closed-batches: a word"), 500, False),
+        (ConfigError("/home/north: a word"), 500, False),
+        (StorageError("/home/north: a word"), 503, False),
+        (TransportError("a word"), 503, False),
+        (ValueError("a word"), 500, False),
+    ],
+)
+def test_what_others_are_told(error: Exception, status: int, told: bool) -> None:
+    answer = problem(error, 7)
+    assert answer.status_code == status
+    assert answer.media_type == "application/problem+json"
+    details = json.loads(bytes(answer.body))
+    assert details["status"] == status
+    assert ("a word" in details["detail"]) == told
+    assert (answer.headers.get("retry-after") == "7") == (status == 503)
