@@ -28,7 +28,7 @@ PAGES = sorted(
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
 SHELLS = ("", "console", "bash", "sh")
 PROMPT = re.compile(r"^(?:\w*\$ +)?")
-FLAGS_OF_OTHERS = {"--trusted-entities"}  # Flower's
+FLAGS_OF_OTHERS = {"--trusted-entities", "--offline"}  # Flower's, systemd's
 FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
 
 

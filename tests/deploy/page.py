@@ -1,0 +1,45 @@
+"""The commands on docs/deploy.md, and those of the units in deploy/, as they are written there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "deploy.md"
+
+
+class Line(NamedTuple):
+    """A command on the page.
+
+    Attributes:
+        prompt: Whose it is.
+        text: The command.
+    """
+
+    prompt: str
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """As the shell would split it."""
+        return shlex.split(self.text)
+
+
+def section(number: int) -> list[Line]:
+    """The commands of a numbered section, in their order."""
+    found = re.search(rf"^## {number}\. .*?(?=^## )", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None, f"{PAGE.name} has no section {number}"
+    blocks = re.findall(r"^```console\n(.*?)^```$", found[0], re.DOTALL | re.MULTILINE)
+    lines = [re.fullmatch(r"(\w+)\$ +(\S.*)", line) for block in blocks for line in block.splitlines()]
+    assert all(lines), f"section {number} of {PAGE.name} has a line that is no command of a host"
+    return [Line(match[1], match[2]) for match in lines if match is not None]
+
+
+def unit_command(unit: str) -> str:
+    """What ``systemctl start`` of a unit runs; "hdpmf-NAME" is deploy/NAME.service."""
+    text = (ROOT / "deploy" / f"{unit.removeprefix('hdpmf-')}.service").read_text("utf-8")
+    (command,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    return str(command)

@@ -1,0 +1,58 @@
+"""The systemd units: what they run can be typed, and nobody is root."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from page import ROOT, section, unit_command
+
+from hdpmf.cli.main import app
+
+SERVICES = ("aggregator", "recommender", "recommender-run")
+HARDENING = {
+    "User": "hdpmf",
+    "NoNewPrivileges": "yes",
+    "ProtectSystem": "strict",
+    "ReadWritePaths": "/srv/hdpmf",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "CapabilityBoundingSet": "",
+    "UMask": "0077",
+    "LimitCORE": "0",
+}
+
+
+def options(unit: str) -> dict[str, str]:
+    text = (ROOT / "deploy" / f"{unit}.service").read_text("utf-8")
+    return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_a_service_has_no_rights_that_it_does_not_need(unit: str) -> None:
+    found = options(unit)
+    assert {name: found.get(name) for name in HARDENING} == HARDENING
+
+
+def test_a_run_is_not_started_by_a_reboot() -> None:
+    assert options("aggregator")["WantedBy"] == options("recommender")["WantedBy"] == "multi-user.target"
+    assert options("aggregator")["Restart"] == options("recommender")["Restart"] == "always"
+    assert "WantedBy" not in options("recommender-run")
+    assert options("recommender-run")["Restart"] == "on-failure"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy").glob("*.service")), ids=lambda path: path.stem)
+def test_what_a_unit_runs_can_be_typed(path: Path) -> None:
+    program, *words = unit_command(path.stem).split()
+    assert program.endswith("/hdpmf/bin/hdpmf")
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, words)
+
+
+def test_the_page_starts_every_service() -> None:
+    started = {line.words[-1] for number in range(2, 8) for line in section(number) if "systemctl" in line.words}
+    assert started == {f"hdpmf-{unit}" for unit in SERVICES}
