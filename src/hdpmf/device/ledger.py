@@ -221,7 +221,13 @@ class Ledger:
 
     def paid_in(self, run: str, ratings: Ratings) -> np.ndarray:
         """What each rating has paid in one run (hex): 0 for those that were not part of it."""
-        return self._look_up(ratings, self._sums("pair", run))
+        return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
+
+    def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
+        """Which ratings have paid for, or are held for, a run of this method with this recommender, on either way."""
+        whom = _host(recommender)
+        paid = self._sums("pair", lambda entry: entry.method == method and _host(entry.recommender) == whom)
+        return np.asarray(self._look_up(ratings, paid) > 0)
 
     def spent_total(self) -> float:
         """What the ratings of one user have paid together; in a silo, of the user who has paid most.
@@ -242,7 +248,7 @@ class Ledger:
                 owners |= zip(_keys(charges["pair"]), _keys(charges["user"]), strict=True)
         found = []
         for run, written in about.items():
-            paid = self._sums("pair", run, held=False)
+            paid = self._sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
             if paid:
                 found.append((written, [owners[tag] for tag in paid], np.array(list(paid.values()))))
         return found
@@ -291,13 +297,15 @@ class Ledger:
         pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
         return np.fromiter((sums.get(self._pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
 
-    def _sums(self, by: Literal["user", "pair"], run: str | None = None, *, held: bool = True) -> dict[bytes, float]:
+    def _sums(
+        self, by: Literal["user", "pair"], wanted: Callable[[Entry], bool] = lambda entry: True, *, held: bool = True
+    ) -> dict[bytes, float]:
         """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
         runs: dict[str, dict[bytes, float]] = {}
         waiting: set[str] = set()
         for number, entry, sealed in self._rows():
             about = self._entry(number, entry)
-            if run is not None and about.run != run:
+            if not wanted(about):
                 continue
             spent = runs.setdefault(about.run, {})
             if about.action == "returned":
@@ -349,6 +357,11 @@ def _with_labels(entry: Entry) -> Entry:
 
 def _tags(tags: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(tags), f"V{TAG_BYTES}")
+
+
+def _host(recommender: str) -> str:
+    """A recommender, whether it is reached for masks (HOST:PORT) or for two servers (https://HOST:PORT)."""
+    return recommender.removeprefix("https://").rstrip("/").lower()
 
 
 def _keys(column: np.ndarray) -> list[bytes]:

@@ -46,16 +46,18 @@ class TakingPart:
     digest: bytes
 
 
-def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the ratings that can take part, and what each will pay.
 
     Args:
         store: The device's store.
         terms: What was agreed on.
+        recommender: With whom.
         bare: Nothing is hidden, for a reason that is not in the terms.
 
-    There may be none: a device without ratings, or whose ratings have spent all, takes part like every other, with
-    its noise. Whether, when and how it answers says nothing about them.
+    In the one-round designs a rating answers a recommender once, whatever it has left: answers of several runs are put
+    together, and it would count twice. There may be none: a device without ratings, or whose ratings have spent all,
+    takes part like every other, with its noise. Whether, when and how it answers says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
@@ -69,6 +71,7 @@ def choose(store: DeviceStore, terms: Terms, *, bare: bool = False) -> tuple[np.
         able = store.ledger.affords(ratings, weights, policy, pays)
     if method.one_round:
         able &= weight_units(own) > 0  # lighter ratings send nothing there
+        able &= ~store.ledger.answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
     if not np.isinf(pays).any():
         chosen = store.ledger.within_limits(ratings, chosen, pays, policy)

@@ -65,7 +65,7 @@ class SurveySession(Session):
         if self.state.charged:
             raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
         check_survey(survey, terms)
-        pays = choose(self._store, terms)
+        pays = choose(self._store, terms, self._setup.recommender)
         part = taking_part(self._store, pays[0])
         answer = self._first(survey, self._shard(survey, part))
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True

@@ -215,7 +215,7 @@ class TrainingSession(Session):
         return agreed_words(terms, self.standing(), plan.n_factors, fresh=plan.fresh_noise)
 
     def _choose(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-        chosen, pays = choose(self._store, terms, bare=self._bare())
+        chosen, pays = choose(self._store, terms, self._setup.recommender, bare=self._bare())
         self._part = taking_part(self._store, chosen)
         self.state.charged, self.state.taking_part, self.touched = True, self._part.digest, True
         return chosen, pays

@@ -77,7 +77,7 @@ class TaskReports:
             counted = None  # a label is drawn once
         else:
             run = read.id
-            pays = choose(store, read.terms)
+            pays = choose(store, read.terms, self.recommender)
             part = taking_part(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
             counted = Counted(run=run, survey=encode(read.survey)) if read.survey.labels else counted

@@ -107,8 +107,8 @@ class Service:
     def begin(self, settings: RunSettings) -> bytes:
         """Write down a new run.
 
-        By messages or masks a survey asks only devices that have not answered one like it. With two servers every
-        device may report in every run: its own ledger decides which of its ratings are new.
+        Everybody who is enrolled is asked in every run. A device's own ledger decides which of its ratings are new to a
+        survey; where none are, it takes part with its noise alone.
         """
         if self.folder.unfinished() is not None:
             raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
@@ -119,27 +119,20 @@ class Service:
         if earlier and settings.labels is not None:
             raise FederationError(
                 "devices have answered by labels already, and such answers are not put together with those of others; "
-                "new devices can have the model (--stay), or a run without labels"
+                "new devices can have the model, or there is a run without labels, of ratings that are new"
             )
-        two_servers = settings.view == "two-servers"
-        if two_servers and pinned_servers(self.folder.path) is None:
+        if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
             raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
-        answered: set[str] = set()
-        if not two_servers:
-            members = (name for past in earlier for name in self.folder.run_files(past).load().members)
-            answered.update(map(self.folder.identity_now, members))  # a device with new keys has answered, too
-        cohort = [card.identity for card in enrolled.cards if card.identity not in answered]
-        if not cohort:
-            raise FederationError("every enrolled device has answered already; enrol new devices first")
-        asked = [enrolled.users[device] for device in cohort]
-        settings.terms("-", enrolled.users.values(), asked)  # refuses a minimum that can never be reached
+        if not enrolled.cards:
+            raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+        settings.terms("-", enrolled.users.values())  # refuses a minimum that can never be reached
         run = secrets.token_bytes(RUN_BYTES)
         self.folder.begin_run(
             run,
             RunRecord(
                 settings=settings,
                 devices=enrolled.cards,
-                cohort=tuple(cohort),
+                cohort=tuple(enrolled.users),
                 earlier=tuple(past.hex() for past in earlier),
             ),
         )
@@ -207,7 +200,8 @@ class Service:
         run = bytes.fromhex(model.about["run"])
         files = self.folder.run_files(run)
         checkpoint = files.load()
-        wanting = (self._transport.present() & set(self.folder.enrolled.users)) - set(checkpoint.delivered)
+        have = set(map(self.folder.identity_now, checkpoint.delivered))  # also where a device has new keys since
+        wanting = (self._transport.present() & set(self.folder.enrolled.users)) - have
         took = hand_out(
             model, RunChannel(self._transport, run, self.metrics), wanting, self.folder.config.pace.deadline
         )
@@ -243,11 +237,20 @@ class Service:
         """Finished surveys that ask the same of a rating, so that their answers can be put together."""
         if not settings.one_round:
             return []
-        return [
-            run
-            for run in self.folder.runs()
-            if self.folder.run_files(run).load().answer and _asks_the_same(self.folder.record(run).settings, settings)
-        ]
+        alike = []
+        for run in self.folder.runs():
+            before = self.folder.record(run).settings
+            if before.method != settings.method or not self.folder.run_files(run).load().answer:
+                continue
+            if before.labels is not None and settings.labels is None:
+                continue  # a fresh start, with ratings that are new since
+            if not self._asks_the_same(before, settings):
+                raise ConfigError(
+                    f"run {run.hex()[:12]} asked the same ratings in another way (design, coding, labels; of bits "
+                    "also epsilon), they answer once, and the answers cannot be put together; ask as it did"
+                )
+            alike.append(run)
+        return alike
 
     def _answered(self, run: bytes) -> Answered:
         """What a run that has ended released, and how many times the whole noise is in it."""
@@ -261,7 +264,11 @@ class Service:
             noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
         return Answered(settings.survey(self.folder.known, sharing), kept_answer(checkpoint), noises)
 
-
-def _asks_the_same(before: RunSettings, now: RunSettings) -> bool:
-    names = ("method", "epsilon", "design", "coding", "rounds")  # by labels there are two
-    return all(getattr(before, name) == getattr(now, name) for name in names)
+    def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
+        """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may not."""
+        if (before.labels is None) != (now.labels is None):
+            return False
+        known = self.folder.known
+        asked, asks = before.survey(known), now.survey(known)
+        alike = (asked.design, asked.coding) == (asks.design, asks.coding)
+        return alike and (asked.epsilon == asks.epsilon or now.kind.family != "bits")
