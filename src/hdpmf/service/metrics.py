@@ -17,6 +17,7 @@ class Metrics:
 
     Attributes:
         stage: What is under way, in a few words.
+        run: Id of the run under way.
         method: Of the run under way.
         rounds: T of the run under way.
         number: The round that is under way.
@@ -37,6 +38,7 @@ class Metrics:
     """
 
     stage: str = "idle"
+    run: str = ""
     method: str = ""
     rounds: int = 0
     number: int = 0
@@ -56,6 +58,16 @@ class Metrics:
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _recent: list[float] = field(default_factory=list)
     _began: float | None = None
+    _refused_before: Counter[str] = field(default_factory=Counter)
+
+    def run_begins(self, run: bytes) -> None:
+        """From now on counts are about this run; those of the process go on."""
+        self.run, self._refused_before = run.hex(), Counter(self.refusals)
+
+    @property
+    def refusals_of_run(self) -> dict[str, int]:
+        """Refusals since the run under way began, or went on, in this process."""
+        return dict(self.refusals - self._refused_before)
 
     def round_begins(self, number: int) -> None:
         """The clock of a round starts."""
@@ -92,5 +104,7 @@ class Metrics:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = [each.name for each in fields(self) if each.name not in ("listeners", "_recent", "_began", "refusals")]
+        names = [
+            each.name for each in fields(self) if each.name[0] != "_" and each.name not in ("listeners", "refusals")
+        ]
         return {name: getattr(self, name) for name in names} | {"refusals": dict(self.refusals)}

@@ -81,7 +81,7 @@ def outcome_of(
         "seconds": sum(checkpoint.seconds),
         "bytes_in": metrics.bytes_in - traffic[0],
         "bytes_out": metrics.bytes_out - traffic[1],
-        "refusals": dict(metrics.refusals),
+        "refusals": metrics.refusals_of_run,
         "impossible_numbers": checkpoint.impossible,
         "wrong_shares": list(checkpoint.barred),
         "delivered": len(checkpoint.delivered),

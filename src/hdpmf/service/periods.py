@@ -90,6 +90,7 @@ class PeriodRun:
         self.survey: Survey = self.settings.survey(self.known, self.settings.sharing(()))
         self._recommender = OneRoundRecommender(self.survey, self.known.features, score=self.settings.labels)
         metrics = self.metrics
+        metrics.run_begins(self.id)
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.errors import ConfigError, HdpmfError, MissingExtraError
+from hdpmf.service.alerts import NAMES
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.watching import FolderLook
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -16,11 +18,21 @@ LOCAL = "127.0.0.1"
 """Who takes part and when is nobody else's business, so the endpoint is for this machine unless told otherwise."""
 
 
-class Exporter:
-    """Reads the counts when somebody asks for them."""
+UNREADABLE = "unreadable"
+"""The alert where the folder cannot be looked at."""
 
-    def __init__(self, metrics: Metrics) -> None:
+
+class Exporter:
+    """Reads the counts when somebody asks for them.
+
+    Args:
+        metrics: The counts.
+        look: Looks at the folder, where there is one.
+    """
+
+    def __init__(self, metrics: Metrics, look: Callable[[], FolderLook] | None = None) -> None:
         self._metrics = metrics
+        self._look = look
 
     def collect(self) -> Iterator[Metric]:
         """All of them, in Prometheus' form."""
@@ -57,10 +69,41 @@ class Exporter:
         for reason, count in sorted(now.refusals.items()):
             refusals.add_metric([reason], count)
         yield refusals
+        if self._look is not None:
+            yield from _looked(self._look)
+
+
+def _looked(look: Callable[[], FolderLook]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    alert = GaugeMetricFamily("hdpmf_alert", "1 where the operator should do something.", labels=["name"])
+    try:
+        seen = look()
+    except HdpmfError:  # the other counts are still worth having
+        alert.add_metric([UNREADABLE], 1)
+        yield alert
+        return
+    there = {each.name for each in seen.alerts}
+    for name in NAMES:
+        alert.add_metric([name], float(name in there))
+    alert.add_metric([UNREADABLE], 0)
+    yield alert
+    left = GaugeMetricFamily(
+        "hdpmf_recommender_certificate_seconds", "Seconds until a certificate ends.", labels=["certificate"]
+    )
+    for certificate in seen.certificates:
+        if certificate.ends is not None:
+            left.add_metric([certificate.name], certificate.ends - seen.now)
+    yield left
+    yield GaugeMetricFamily(
+        "hdpmf_recommender_free_bytes", "Bytes that the folder's disk still takes.", value=seen.free
+    )
 
 
 @contextmanager
-def endpoint(metrics: Metrics, port: int, address: str = LOCAL) -> Iterator[int]:
+def endpoint(
+    metrics: Metrics, port: int, address: str = LOCAL, look: Callable[[], FolderLook] | None = None
+) -> Iterator[int]:
     """Serve the counts on ``http://address:port/metrics`` while inside; the port (0 takes any free one).
 
     Raises:
@@ -72,7 +115,7 @@ def endpoint(metrics: Metrics, port: int, address: str = LOCAL) -> Iterator[int]
     except ImportError as error:
         raise MissingExtraError("the metrics endpoint needs: pip install 'hdpmf[federation]'") from error
     registry = CollectorRegistry()
-    registry.register(Exporter(metrics))
+    registry.register(Exporter(metrics, look))
     try:
         server, thread = start_http_server(port, address, registry)
     except (OSError, OverflowError) as error:

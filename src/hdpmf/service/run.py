@@ -66,6 +66,7 @@ class FederatedRun:
         self.channel = RunChannel(self.transport, self.id, self.metrics)
         self.checkpoint: Checkpoint = self.files.load()
         metrics = self.metrics
+        metrics.run_begins(self.id)
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0
 
     @property

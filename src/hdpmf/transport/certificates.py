@@ -72,6 +72,28 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     return paths
 
 
+def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """Issue the server's certificate anew, whatever the old one is good for; devices know the authority.
+
+    Raises:
+        ConfigError: There is no authority here, or it has ended.
+        StorageError: The disk refused.
+    """
+    if not (folder / "authority.pem").exists():
+        raise ConfigError(f"there is no authority in {folder} that could issue a certificate")
+    paths = ensure_certificates(folder, hosts)
+    _make_server(paths, check_authority(_read(paths.authority), str(paths.authority)), _alternative_names(hosts))
+    return paths
+
+
+def certificate_end(path: Path) -> float | None:
+    """When the certificate in a file ends (Unix time); none where it cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
+    except (OSError, ValueError):
+        return None
+
+
 def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
     """The authority's certificate in ``data``; ConfigError, in clear words, if no device should trust it."""
     try:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hdpmf.cli.recommender.backup import backup, restore
+from hdpmf.cli.recommender.certificates import certificates
+from hdpmf.cli.recommender.roster import devices_of, show_roster
 from hdpmf.cli.recommender.serve import serve
-from hdpmf.cli.recommender.two_servers import publish, servers, task_lines, tasks_of
+from hdpmf.cli.recommender.status import status
+from hdpmf.cli.recommender.two_servers import publish, servers
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.options import DatasetName, Json
-from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.protocol import CatalogueTable
-    from hdpmf.service.enrolment import Enrolled
     from hdpmf.service.folder import ServiceFolder
 
 app = typer.Typer(help="The recommender, which nobody has to trust: set it up, enrol devices, run it.")
@@ -131,59 +133,14 @@ def enroll(
     enrolled = service.enrolled
     path = folder / "roster.json"
     if json:
-        print_json({"devices": _devices(enrolled), "digest": enrolled.digest, "roster": str(path)})
+        print_json({"devices": devices_of(enrolled), "digest": enrolled.digest, "roster": str(path)})
         return
-    _show_roster(enrolled)
+    show_roster(enrolled)
     print_lines(f"roster for devices: {path}", "devices that have pinned an earlier one need the new one for sums")
 
 
-@app.command()
-def status(folder: Folder, json: Json = False) -> None:
-    """Show what the recommender is doing, its devices and its runs."""
-    from hdpmf.service.folder import ServiceFolder
-
-    service = ServiceFolder(folder)
-    enrolled = service.enrolled
-    runs = [_run(service, run) for run in service.runs()]
-    state = service.state()
-    if json:
-        print_json(
-            {
-                "name": service.config.name,
-                "devices": _devices(enrolled),
-                "digest": enrolled.digest,
-                "runs": runs,
-                "state": state,
-                "model": str(folder / "model") if service.model() is not None else None,
-            }
-        )
-        return
-    _show_roster(enrolled)
-    if runs:
-        print_lines("")
-        print_table(
-            ("run", "method", "sees", "stage", "rounds", "devices", "users"),
-            [
-                (run["run"][:12], run["method"], run["view"], run["stage"], f"{run['rounds_done']}/{run['rounds']}",
-                 "?" if run["devices"] is None else str(run["devices"]), str(run["users"]))
-                for run in runs
-            ],
-            numeric=("rounds", "devices", "users"),
-        )  # fmt: skip
-    for run in runs:
-        print_lines(*task_lines(run))
-        if run["impossible_numbers"]:
-            print_lines(f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be were clamped")
-        for device in run["wrong_shares"]:
-            print_lines(
-                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
-            )
-    if state is not None:
-        refusals = ", ".join(f"{reason} {count}" for reason, count in state["refusals"].items()) or "none"
-        print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
-        print_lines(f"refusals: {refusals}")
-
-
+app.command()(status)
+app.command()(certificates)
 app.command()(serve)
 app.command()(backup)
 app.command()(restore)
@@ -217,45 +174,3 @@ def _make_certificates(service: ServiceFolder, names: tuple[str, ...]) -> None:
     from hdpmf.transport.certificates import ensure_certificates
 
     ensure_certificates(service.transport_folder / "tls", names)
-
-
-def _devices(enrolled: Enrolled) -> list[dict[str, Any]]:
-    return [{"name": card.name, "identity": card.identity, "users": card.users} for card in enrolled.cards]
-
-
-def _show_roster(enrolled: Enrolled) -> None:
-    if len(enrolled):
-        print_table(
-            ("device", "identity", "users"),
-            [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards],
-            numeric=("users",),
-        )
-    print_lines(
-        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users", f"digest: {enrolled.digest}"
-    )
-
-
-def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
-    record, checkpoint = service.record(run), service.run_files(run).load()
-    ended = service.summary_path(run).exists()
-    devices = checkpoint.members or checkpoint.agreed
-    names = {card.identity: card.name for card in record.devices}
-    return {
-        "run": run.hex(),
-        "method": record.settings.method,
-        "view": record.settings.view,
-        "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
-        "rounds": record.settings.rounds,
-        "rounds_done": len(checkpoint.users),
-        "rounds_lost": len(checkpoint.lost),
-        "impossible_numbers": checkpoint.impossible,
-        "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
-        "devices": len(devices),
-        "users": sum(card.users for card in record.devices if card.identity in set(devices)),
-        "tasks": tasks_of(checkpoint),
-    } | (
-        # With two servers the recommender knows how many reports there are, not whose.
-        {"devices": None, "users": checkpoint.users[-1] if checkpoint.users else 0}
-        if record.settings.view == "two-servers"
-        else {}
-    )

@@ -94,6 +94,7 @@ def serve(
     from hdpmf.service.metrics import Metrics
     from hdpmf.service.prometheus import endpoint
     from hdpmf.service.service import Service
+    from hdpmf.service.watching import look
 
     place = ServiceFolder(folder)
     metrics = Metrics()
@@ -115,10 +116,12 @@ def serve(
     if asked is None:
         raise ConfigError("there is nothing to run")
     port, host = serving.metrics_port, serving.metrics_host
-    counting = nullcontext() if port is None else endpoint(metrics, port, host)
+    counting = nullcontext() if port is None else endpoint(metrics, port, host, lambda: look(place))
     with place.serving(), counting as port, watch(metrics) as log, _ways(place, asked) as ways:
         if port is not None:
             log(f"counts for Prometheus: http://{host}:{port}/metrics")
+        for alert in look(place).alerts:
+            log(f"{alert.words}; to do: {alert.todo}")
         service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, log=log)
         run = service.begin(asked) if unfinished is None else unfinished
         if ways.servers is not None and unfinished is None:

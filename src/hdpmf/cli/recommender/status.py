@@ -1,0 +1,157 @@
+"""``hdpmf recommender status``: what it is doing, and what its operator should do something about."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.recommender.roster import devices_of, show_roster
+from hdpmf.cli.recommender.two_servers import task_lines, tasks_of
+from hdpmf.cli.shared.options import Json
+from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.service.folder import ServiceFolder
+
+_EVERY = 2.0
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, until interrupted; with --json a line per look.")
+    ] = False,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", metavar="SECONDS", help="With --watch: time between looks.", show_default="2"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what the recommender is doing, its devices, its runs and its alerts."""
+    from hdpmf.service.folder import ServiceFolder
+
+    if every is not None and not watch:
+        raise ConfigError("--every is the time between looks of --watch")
+    if every is not None and not 0.1 <= every <= 86_400:
+        raise ConfigError(f"--every must be from 0.1 to 86400 seconds, not {every:g}")
+    service = ServiceFolder(folder)
+    if not watch:
+        enrolled, facts = _facts(service)
+        if json:
+            print_json(facts)
+        else:
+            _show(enrolled, facts)
+        return
+    try:
+        _watch(service, _EVERY if every is None else every, json=json)
+    except KeyboardInterrupt:  # how people end it
+        return
+
+
+def _watch(service: ServiceFolder, every: float, *, json: bool) -> None:
+    def looked() -> str:
+        enrolled, facts = _facts(service)
+        if json:
+            return json_text.dumps({**facts, "time": time.time(), "hdpmf_version": hdpmf_version()}, allow_nan=False)
+        text = StringIO()
+        with redirect_stdout(text):
+            _show(enrolled, facts)
+        return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}\n{text.getvalue()}"
+
+    if json or not sys.stdout.isatty():
+        _again(every, lambda: print_lines(*looked().splitlines()))
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        _again(every, lambda: live.update(Text(looked()), refresh=True))
+
+
+def _again(every: float, do: Callable[[], None]) -> None:
+    while True:
+        do()
+        time.sleep(every)
+
+
+def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
+    from hdpmf.service.watching import look
+
+    enrolled, seen = service.enrolled, look(service)
+    return enrolled, {
+        "name": service.config.name,
+        "devices": devices_of(enrolled),
+        "digest": enrolled.digest,
+        "runs": [_run(service, run) for run in service.runs()],
+        "state": service.state(),
+        "model": str(service.path / "model") if (service.path / "model").exists() else None,
+        "alerts": [alert.as_dict() for alert in seen.alerts],
+    }
+
+
+def _show(enrolled: Enrolled, facts: dict[str, Any]) -> None:
+    runs, state = facts["runs"], facts["state"]
+    show_roster(enrolled)
+    if runs:
+        print_lines("")
+        print_table(
+            ("run", "method", "sees", "stage", "rounds", "devices", "users"),
+            [
+                (run["run"][:12], run["method"], run["view"], run["stage"], f"{run['rounds_done']}/{run['rounds']}",
+                 "?" if run["devices"] is None else str(run["devices"]), str(run["users"]))
+                for run in runs
+            ],
+            numeric=("rounds", "devices", "users"),
+        )  # fmt: skip
+    for run in runs:
+        print_lines(*task_lines(run))
+        if run["impossible_numbers"]:
+            print_lines(f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be were clamped")
+        for device in run["wrong_shares"]:
+            print_lines(
+                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
+            )
+    if state is not None:
+        refusals = ", ".join(f"{reason} {count}" for reason, count in state["refusals"].items()) or "none"
+        print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
+        print_lines(f"refusals: {refusals}")
+    for alert in facts["alerts"]:
+        print_lines("", f"ALERT ({alert['name']}): {alert['words']}", f"  to do: {alert['todo']}")
+
+
+def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
+    record, checkpoint = service.record(run), service.run_files(run).load()
+    ended = service.summary_path(run).exists()
+    devices = checkpoint.members or checkpoint.agreed
+    names = {card.identity: card.name for card in record.devices}
+    return {
+        "run": run.hex(),
+        "method": record.settings.method,
+        "view": record.settings.view,
+        "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
+        "rounds": record.settings.rounds,
+        "rounds_done": len(checkpoint.users),
+        "rounds_lost": len(checkpoint.lost),
+        "impossible_numbers": checkpoint.impossible,
+        "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
+        "devices": len(devices),
+        "users": sum(card.users for card in record.devices if card.identity in set(devices)),
+        "tasks": tasks_of(checkpoint),
+    } | (
+        # With two servers the recommender knows how many reports there are, not whose.
+        {"devices": None, "users": checkpoint.users[-1] if checkpoint.users else 0}
+        if record.settings.view == "two-servers"
+        else {}
+    )

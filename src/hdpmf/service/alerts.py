@@ -1,0 +1,169 @@
+"""What an operator should do something about, from what is public: the roster, how runs ended, certificates, the disk.
+
+Nothing is looked up here: ``watching`` does that. Every alert says what is the matter and what to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+DAY = 86_400.0
+WARN_DAYS = 30
+"""Before a certificate ends. Servers that start within this time renew theirs by themselves."""
+
+ROSE_BY = 0.05
+"""Refusals per device asked by which a run is worse than the one before."""
+
+LITTLE, FEW_PERCENT, PLENTY = 10**9, 0.05, 10**10
+"""A disk is nearly full below the first (bytes), or below the second part of it unless it still has the third."""
+
+COHORT, REFUSALS, CERTIFICATE, RUN, DISK = "cohort", "refusals", "certificate", "run", "disk"
+NAMES = (COHORT, REFUSALS, CERTIFICATE, RUN, DISK)
+
+
+@dataclass(frozen=True)
+class CertificateEnd:
+    """When a certificate ends.
+
+    Attributes:
+        name: ``authority`` or ``server``.
+        ends: Unix time; none where the file cannot be read.
+    """
+
+    name: str
+    ends: float | None
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """A run, as far as alerts are about it.
+
+    Attributes:
+        run: Its id.
+        ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no process serves.
+        asked: Devices that were asked.
+        refusals: Answers that were refusals or could not be taken.
+        minimum: Users that it needed.
+        enrolled_now: Users of today's roster, as that run would count them.
+    """
+
+    run: str
+    ending: str
+    asked: int
+    refusals: int
+    minimum: int
+    enrolled_now: int
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something to do.
+
+    Attributes:
+        name: One of ``NAMES``.
+        words: What is the matter.
+        todo: What to do about it.
+    """
+
+    name: str
+    words: str
+    todo: str
+
+    def as_dict(self) -> dict[str, str]:
+        """For JSON."""
+        return asdict(self)
+
+
+def alerts(
+    *,
+    runs: Sequence[RunSeen],
+    certificates: Sequence[CertificateEnd],
+    free: int,
+    total: int,
+    now: float,
+) -> list[Alert]:
+    """All that there are now.
+
+    Args:
+        runs: The last ones, the newest last; two are enough.
+        certificates: Of the recommender.
+        free: Bytes that the disk of its folder still takes.
+        total: Bytes of that disk.
+        now: Unix time.
+    """
+    found = [_certificate(end, now) for end in certificates]
+    if runs:
+        found += [_cohort(runs[-1]), _ended_badly(runs[-1])]
+    finished = [run for run in runs if run.ending == "done"]
+    if len(finished) > 1:
+        found.append(_refusals(finished[-2], finished[-1]))
+    found.append(_disk(free, total))
+    return [alert for alert in found if alert is not None]
+
+
+def ending_in(ends: float, now: float) -> str:
+    """The date of an end, and how far off it is."""
+    date, days = time.strftime("%Y-%m-%d", time.gmtime(ends)), int(abs(ends - now) // DAY)
+    return f"ends on {date}, in {days} days" if ends > now else f"ended on {date}, {days} days ago"
+
+
+def _certificate(end: CertificateEnd, now: float) -> Alert | None:
+    if end.ends is None:
+        return Alert(
+            CERTIFICATE, f"the {end.name}'s certificate cannot be read", "restore a backup: hdpmf recommender restore"
+        )
+    if end.ends - now > WARN_DAYS * DAY:
+        return None
+    todo = (
+        "hdpmf recommender certificates FOLDER --renew, then restart serve"
+        if end.name == "server"
+        else "plan a new authority with the devices' owners: each has to accept it (hdpmf device join --new-authority)"
+    )
+    return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
+
+
+def _cohort(last: RunSeen) -> Alert | None:
+    if last.enrolled_now >= last.minimum:
+        return None
+    return Alert(
+        COHORT,
+        f"the roster counts for {last.enrolled_now} users, and a run like the last one needs {last.minimum}",
+        "enrol more devices, or begin the next run with a lower --minimum",
+    )
+
+
+def _ended_badly(last: RunSeen) -> Alert | None:
+    name = last.run[:12]
+    if last.ending == "stopped":
+        return Alert(
+            RUN,
+            f"run {name} has not ended, and nothing serves it",
+            "start serve again: it goes on where it was; or give it up (serve --give-up)",
+        )
+    if last.ending == "given up":
+        return Alert(RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone")
+    return None
+
+
+def _refusals(before: RunSeen, last: RunSeen) -> Alert | None:
+    more = last.refusals / max(last.asked, 1) - before.refusals / max(before.asked, 1)
+    if more <= ROSE_BY:
+        return None
+    return Alert(
+        REFUSALS,
+        f"refusals rose: {last.refusals} with {last.asked} devices asked in run {last.run[:12]}, {before.refusals} "
+        f"with {before.asked} in the one before",
+        "see their reasons below, or in the run's summary.json, and what has changed between the two",
+    )
+
+
+def _disk(free: int, total: int) -> Alert | None:
+    if free >= LITTLE and (free >= PLENTY or free >= FEW_PERCENT * total):
+        return None
+    return Alert(
+        DISK,
+        f"the disk is nearly full: {free / 1e9:.1f} of {total / 1e9:.1f} GB are free",
+        "make room: a run stops where it cannot write",
+    )

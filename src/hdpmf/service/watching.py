@@ -1,0 +1,100 @@
+"""Looks at a recommender's folder for what its operator should know: certificates, the disk, alerts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hdpmf.errors import StorageError
+from hdpmf.service.alerts import Alert, CertificateEnd, RunSeen, alerts
+from hdpmf.service.folder import ServiceFolder
+
+
+@dataclass(frozen=True)
+class FolderLook:
+    """What one look found.
+
+    Attributes:
+        certificates: When they end.
+        free: Bytes that the disk still takes.
+        alerts: What to do something about.
+        now: When it was (Unix time).
+    """
+
+    certificates: tuple[CertificateEnd, ...]
+    free: int
+    alerts: tuple[Alert, ...]
+    now: float
+
+
+def look(folder: ServiceFolder, now: float | None = None) -> FolderLook:
+    """Look at a folder; nothing in it is changed."""
+    now = time.time() if now is None else now
+    try:
+        disk = shutil.disk_usage(folder.path)
+    except OSError as error:
+        raise StorageError(f"cannot look at the disk of {folder.path}: {error.strerror}") from error
+    ends = certificate_ends(folder)
+    runs, done = [], 0
+    for run in reversed(folder.runs()):  # the last one, and back to the two that are compared
+        if done == 2:
+            break
+        seen = _seen(folder, run)
+        runs.append(seen)
+        done += seen.ending == "done"
+    found = alerts(runs=runs[::-1], certificates=ends, free=disk.free, total=disk.total, now=now)
+    return FolderLook(ends, disk.free, tuple(found), now)
+
+
+def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
+    """When the certificates end that are there."""
+    from hdpmf.transport.certificates import certificate_end
+
+    tls = folder.transport_folder / "tls"
+    paths = {name: tls / f"{name}.pem" for name in ("authority", "server")}
+    return tuple(CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists())
+
+
+def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
+    record, summary = folder.record(run), _summary(folder.summary_path(run))
+    if summary is None:
+        ending = "under way" if _is_served(folder) else "stopped"
+    else:
+        ending = "given up" if summary.get("given_up") else "done"
+    refusals = (summary or {}).get("refusals", {})
+    return RunSeen(
+        run=run.hex(),
+        ending=ending,
+        asked=len(record.cohort),
+        refusals=sum(refusals.values()) if isinstance(refusals, dict) else 0,
+        minimum=record.settings.minimum,
+        enrolled_now=record.settings.counted(folder.enrolled.users.values()),
+    )
+
+
+def _summary(path: Path) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StorageError(f"{path} cannot be read ({error}); restore a backup") from None
+
+
+def _is_served(folder: ServiceFolder) -> bool:
+    """Whether a process serves the folder. Asked only where a run has not ended: asking takes the lock for a moment."""
+    import fcntl
+
+    try:
+        with (folder.path / ".serving").open() as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:  # somebody has it, or it is somebody else's
+        return True
+    return False

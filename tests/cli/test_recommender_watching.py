@@ -1,0 +1,81 @@
+"""An operator's look at the recommender: certificates, alerts, and a status that is drawn again and again."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("cryptography")
+
+from hdpmf.cli.recommender import status as status_command
+from hdpmf.service import alerts
+
+
+@pytest.fixture
+def folder(call: Call, tmp_path: Path) -> Path:
+    items = tmp_path / "items.csv"
+    items.write_text("item,title\n7,Seven\n3,Three\n")
+    assert call("recommender", "init", tmp_path / "rec", "--items", items, "--reach", "shop.example").code == 0
+    return tmp_path / "rec"
+
+
+def test_certificates_are_shown_and_the_servers_is_renewed(call: Call, folder: Path) -> None:
+    shown = call("recommender", "certificates", folder)
+    assert shown.code == 0
+    assert "authority: ends on " in shown.out
+    assert "server: ends on " in shown.out
+    assert "shop.example" in shown.out
+    tls = folder / "flower" / "tls"
+    authority, server = (tls / "authority.pem").read_bytes(), (tls / "server.pem").read_bytes()
+    renewed = call("recommender", "certificates", folder, "--renew", "--json")
+    assert "restart serve" in renewed.err
+    rows = {row["name"]: row for row in renewed.json["certificates"]}
+    assert 396 * 86_400 < rows["server"]["seconds_left"] <= 397 * 86_400 < rows["authority"]["seconds_left"]
+    assert (tls / "authority.pem").read_bytes() == authority
+    assert (tls / "server.pem").read_bytes() != server
+
+
+def test_status_warns_of_a_certificate_and_still_ends_well(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "LITTLE", 0)
+    monkeypatch.setattr(alerts, "FEW_PERCENT", 0.0)
+    assert call("recommender", "status", folder, "--json").json["alerts"] == []
+    (folder / "flower" / "tls" / "server.pem").write_text("spoilt")
+    shown = call("recommender", "status", folder)
+    assert shown.code == 0
+    assert "ALERT (certificate): the server's certificate cannot be read" in shown.out
+    (alert,) = call("recommender", "status", folder, "--json").json["alerts"]
+    assert alert["name"] == "certificate"
+
+
+def test_watching_looks_until_interrupted(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) % 3 == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status_command.time, "sleep", sleep)
+    began = time.time()
+    seen = call("recommender", "status", folder, "--watch", "--every", "7", "--json")
+    looks = [json.loads(line) for line in seen.out.splitlines()]
+    assert seen.code == 0
+    assert len(looks) == 3
+    assert all(look["name"] == "recommender" and look["time"] >= began for look in looks)
+    plain = call("recommender", "status", folder, "--watch")
+    assert plain.out.count("0 devices, 0 users") == 3
+    assert waits == [7.0] * 3 + [2.0] * 3
+
+
+@pytest.mark.parametrize("options", [["--every", "3"], ["--watch", "--every", "0"], ["--watch", "--every", "nan"]])
+def test_a_time_between_looks_that_means_nothing_is_refused(call: Call, folder: Path, options: list[str]) -> None:
+    refused = call("recommender", "status", folder, *options)
+    assert refused.code == 2
+    assert "--every" in refused.err

@@ -1,0 +1,194 @@
+"""Alerts: each one is there when it should be, and not a day or a device earlier."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hdpmf.errors import StorageError
+from hdpmf.service import watching
+from hdpmf.service.alerts import DAY, NAMES, CertificateEnd, RunSeen, alerts
+from hdpmf.service.folder import Config, RunRecord, ServiceFolder
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.prometheus import UNREADABLE, endpoint
+from hdpmf.service.service import Service
+from hdpmf.service.settings import RunSettings
+from hdpmf.service.watching import look
+from hdpmf.transport.certificates import ensure_certificates, renew_server
+
+NOW = 1_800_000_000.0
+ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
+
+
+def seen(**change: Any) -> RunSeen:
+    usual = {"run": "ab" * 16, "ending": "done", "asked": 100, "refusals": 2, "minimum": 50, "enrolled_now": 50}
+    return RunSeen(**(usual | change))
+
+
+def names(**change: Any) -> list[str]:
+    usual: dict[str, Any] = {"runs": [], "certificates": [], "free": 10**12, "total": 10**12, "now": NOW}
+    return [alert.name for alert in alerts(**(usual | change))]
+
+
+def test_without_trouble_there_are_none() -> None:
+    assert names() == []
+    assert names(runs=[seen(), seen()], certificates=[CertificateEnd("server", NOW + 31 * DAY)]) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "expected"),
+    [
+        ({}, {"enrolled_now": 49}, ["cohort"]),
+        ({}, {"ending": "given up"}, ["run"]),
+        ({}, {"ending": "stopped"}, ["run"]),
+        ({}, {"ending": "under way"}, []),
+        ({"ending": "given up"}, {}, []),  # the last one counts
+        ({}, {"refusals": 7}, []),
+        ({}, {"refusals": 8}, ["refusals"]),
+        ({"asked": 1000, "refusals": 80}, {"asked": 100, "refusals": 8}, []),  # as many per device
+        ({"refusals": 0}, {"asked": 1000, "refusals": 50}, []),
+        ({"refusals": 90}, {"refusals": 8}, []),
+    ],
+)
+def test_of_runs(before: dict[str, Any], last: dict[str, Any], expected: list[str]) -> None:
+    assert names(runs=[seen(**before), seen(**last)]) == expected
+
+
+def test_refusals_are_compared_over_a_run_that_was_given_up() -> None:
+    runs = [seen(refusals=0), seen(ending="given up"), seen(refusals=30)]
+    assert names(runs=runs) == ["refusals"]
+
+
+@pytest.mark.parametrize("name", ["server", "authority"])
+def test_a_certificate_is_told_of_thirty_days_before_it_ends(name: str) -> None:
+    def said(days: float) -> str:
+        found = alerts(
+            runs=[], certificates=[CertificateEnd(name, NOW + days * DAY)], free=10**12, total=10**12, now=NOW
+        )
+        return "".join(f"{alert.words}; {alert.todo}" for alert in found)
+
+    assert said(30.01) == ""
+    assert f"the {name}'s certificate ends on" in said(29.5)
+    assert "in 29 days" in said(29.5)
+    assert "3 days ago" in said(-3.5)
+    assert ("--renew" in said(1)) == (name == "server")
+
+
+def test_a_certificate_that_cannot_be_read() -> None:
+    assert names(certificates=[CertificateEnd("server", None)]) == ["certificate"]
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "expected"),
+    [
+        (9 * 10**8, 10**9, ["disk"]),
+        (2 * 10**9, 10**10, []),
+        (4 * 10**9, 10**11, ["disk"]),
+        (2 * 10**10, 10**12, []),
+    ],
+)
+def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
+    assert names(free=free, total=total) == expected
+
+
+@pytest.fixture
+def folder(make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
+    monkeypatch.setattr(watching.shutil, "disk_usage", lambda _: ROOMY)
+    settings = RunSettings(method="mf", view="messages", minimum=2)
+    world = make_world(settings, [1, 1])
+    place = ServiceFolder.create(
+        tmp_path / "r",
+        Config(name="test"),
+        world.table,
+        lambda made: ensure_certificates(made.transport_folder / "tls", ("localhost",)) and None,
+    )
+    place.enroll(world.enrolled.cards)
+    return place
+
+
+def begin(folder: ServiceFolder, number: int) -> bytes:
+    cards, run = folder.enrolled.cards, bytes([number]) * 16
+    settings = RunSettings(method="mf", view="messages", minimum=2)
+    folder.begin_run(run, RunRecord(settings=settings, devices=cards, cohort=tuple(card.identity for card in cards)))
+    return run
+
+
+def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
+    assert look(folder).alerts == ()
+    run = begin(folder, 1)
+    with folder.serving():
+        assert look(folder).alerts == ()  # somebody is at it
+    assert [alert.words for alert in look(folder).alerts] == [
+        f"run {run.hex()[:12]} has not ended, and nothing serves it"
+    ]
+    Service(folder).give_up(run)
+    assert "was given up" in look(folder).alerts[0].words
+    for number, refusals in ((2, {}), (3, {"policy": 1})):
+        folder.finish(begin(folder, number), None, msgspec.json.encode({"refusals": refusals}))
+    assert [alert.name for alert in look(folder).alerts] == ["refusals"]
+    folder.expel(folder.enrolled.cards[0].name)
+    assert [alert.name for alert in look(folder).alerts] == ["cohort", "refusals"]
+    later = look(folder, now=look(folder).now + 397 * DAY)
+    assert [alert.name for alert in later.alerts] == ["certificate", "cohort", "refusals"]
+
+
+def test_looking_leaves_the_folder_to_whoever_wants_to_serve_it(folder: ServiceFolder) -> None:
+    begin(folder, 1)
+    with folder.serving():
+        pass
+    look(folder)
+    with folder.serving():
+        pass
+
+
+def test_refusals_of_a_run_are_its_own_where_a_process_has_several() -> None:
+    metrics = Metrics()
+    metrics.run_begins(b"\1" * 16)
+    metrics.refusals.update({"policy": 3, "shape": 1})
+    metrics.run_begins(b"\2" * 16)
+    metrics.refusals.update({"policy": 2})
+    assert metrics.refusals_of_run == {"policy": 2}
+    assert metrics.as_dict()["refusals"] == {"policy": 5, "shape": 1}
+    assert metrics.as_dict()["run"] == "02" * 16
+
+
+def test_a_renewed_certificate_is_another_one_of_the_same_authority(folder: ServiceFolder) -> None:
+    tls = folder.transport_folder / "tls"
+    before = {path.name: path.read_bytes() for path in tls.iterdir()}
+    renew_server(tls, ("localhost",))
+    changed = {path.name for path in tls.iterdir() if path.read_bytes() != before[path.name]}
+    assert changed == {"server.pem", "server.key"}
+
+
+def _scraped(port: int) -> dict[str, float]:
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    return {name: float(value) for name, value in re.findall(r"^(hdpmf_\S+) (\S+)$", text, re.MULTILINE)}
+
+
+def test_prometheus_gets_alerts_and_seconds_until_certificates_end(folder: ServiceFolder) -> None:
+    begin(folder, 1)
+    with endpoint(Metrics(), 0, look=lambda: look(folder)) as port:
+        values = _scraped(port)
+    assert {name: values[f'hdpmf_alert{{name="{name}"}}'] for name in (*NAMES, UNREADABLE)} == {
+        name: float(name == "run") for name in (*NAMES, UNREADABLE)
+    }
+    left = values['hdpmf_recommender_certificate_seconds{certificate="server"}']
+    assert left == pytest.approx(397 * DAY, abs=600)
+    assert values["hdpmf_recommender_free_bytes"] == 1e12
+
+
+def test_a_folder_that_cannot_be_read_does_not_hide_the_counts() -> None:
+    def broken() -> Any:
+        raise StorageError("gone")
+
+    with endpoint(Metrics(), 0, look=broken) as port:
+        values = _scraped(port)
+    assert values[f'hdpmf_alert{{name="{UNREADABLE}"}}'] == 1
+    assert "hdpmf_recommender_rounds_total" in values
