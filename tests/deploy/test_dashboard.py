@@ -1,0 +1,80 @@
+"""The example dashboard and alert rules: every metric and label that they name is one that the exporters have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from hdpmf.aggregator.metrics import AggregatorMetrics
+from hdpmf.service.alerts import NAMES, CertificateEnd
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.prometheus import UNREADABLE, Exporter
+from hdpmf.service.watching import FolderLook
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
+
+
+@pytest.fixture(scope="module")
+def exported() -> set[str]:
+    """Every name that can be asked for."""
+    registry = CollectorRegistry()
+    registry.register(Exporter(Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0)))
+    text = (generate_latest(registry) + AggregatorMetrics().text()).decode()
+    names = set()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+        names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
+    return names
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"\bhdpmf_\w+", text))
+
+
+def expressions() -> list[str]:
+    return [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+
+
+def test_every_metric_of_the_dashboard_exists(exported: set[str]) -> None:
+    for expression in expressions():
+        assert named(expression), expression
+        assert named(expression) <= exported, expression
+
+
+def test_every_metric_of_the_rules_exists(exported: set[str]) -> None:
+    asked = re.findall(r"^ +expr: (.+)$", RULES.read_text(), re.MULTILINE)
+    assert len(asked) == RULES.read_text().count("- alert:")
+    for expression in asked:
+        assert named(expression), expression
+        assert named(expression) <= exported, expression
+
+
+def test_a_metric_that_does_not_exist_would_be_noticed(exported: set[str]) -> None:
+    assert not named("rate(hdpmf_recommender_rounds[5m])") <= exported  # without _total
+    assert not named("hdpmf_aggregator_commit_seconds") <= exported
+
+
+def test_the_rules_have_every_alert_by_name() -> None:
+    assert set(re.findall(r'hdpmf_alert\{name="(\w+)"\}', RULES.read_text())) == {*NAMES, UNREADABLE}
+
+
+def test_the_rules_are_yaml_that_prometheus_takes() -> None:
+    yaml = pytest.importorskip("yaml")
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        for rule in group["rules"]:
+            assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+            assert rule["labels"]["severity"] in ("warning", "critical")
+            assert rule["annotations"]["summary"]
+
+
+def test_panels_do_not_overlap() -> None:
+    places = [panel["gridPos"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
+    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(cells) == len(set(cells))
