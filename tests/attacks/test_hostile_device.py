@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.plans import Plans
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.summing import SumOfJob
@@ -133,11 +134,12 @@ def test_a_recommender_cannot_draw_for_ever(stack: ExitStack) -> None:
     )  # fmt: skip
     job = SumOfJob(0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms)
     roster = Roster([store.identity.public, *others])
+    plans = Plans(store, "recommender")
     for _ in range(32):
-        job.answer(store, encode_sum(propose(roster, 5, minimum=16)), lambda: None)
+        job.answer(store, encode_sum(propose(roster, 5, minimum=16)), plans, lambda: None)
     again = encode_sum(propose(roster, 5, minimum=16))
     with pytest.raises(SecureSumError, match="too many plans"):
-        job.answer(store, again, lambda: None)
+        job.answer(store, again, plans, lambda: None)
 
 
 def test_a_card_of_two_billion_users_costs_the_recommender_no_memory() -> None:

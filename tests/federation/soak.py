@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hdpmf.device.card import card_of, new_device
+from hdpmf.device.plans import Plans
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
@@ -55,6 +56,7 @@ class Ended:
     killed: bool
     seconds: float
     resumed: int
+    plans: int
     faults: tuple[str, ...]
 
 
@@ -118,9 +120,16 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
             deployment.stop(name)
     faults = [*_faults_of_the_model(service), *(fault for name, home in zip(stores, homes, strict=True)
               for fault in _faults_of_a_device(name, stores[name], home))]  # fmt: skip
-    return Ended(
-        seed, shape, victim, round(after, 2), stage, killed, round(time.monotonic() - begin, 1), resumed, tuple(faults)
-    )
+    plans = max(_plans(store, join[0]) for store in stores.values())
+    if plans > Policy().max_plans_per_day // 4:
+        faults.append(f"{plans} plans of sums came to nothing on a device: too near to what its policy allows")
+    took = round(time.monotonic() - begin, 1)
+    return Ended(seed, shape, victim, round(after, 2), stage, killed, took, resumed, plans, tuple(faults))
+
+
+def _plans(path: Path, recommender: str) -> int:
+    with DeviceStore.open(path) as store:
+        return Plans(store, recommender).open
 
 
 def _make(name: str, path: Path, home: DeviceRatings, policy: Policy):

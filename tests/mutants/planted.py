@@ -32,6 +32,7 @@ _FINER = (
 )
 
 _SUMS = "tests/attacks/test_secure_sums.py"
+_PLANS = "tests/attacks/test_plans.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
 _TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
 
@@ -138,4 +139,10 @@ PLANTED = (
             "transport.serve(answer, stop)", ("tests/attacks/test_times.py",)),
     Planted("another authority is pinned", "cli/device/pinning.py", "before is not None and before != authority",
             "False", ("tests/attacks/test_pinning.py",)),
+    Planted("plans that come to nothing are not counted", "device/summing.py", "plans.draw()", "pass", (_PLANS,)),
+    Planted("plans of sums that came about count", "device/agent.py", "self._plans.sent()", "pass", (_PLANS,)),
+    Planted("a clock that is put back forgets plans", "device/plans.py", "now >= last.begun + DAY",
+            "not 0 <= now - last.begun < DAY", (_PLANS,)),
+    Planted("one recommender's plans starve another", "device/plans.py",
+            "last = kept.get(self._recommender)", "last = next(iter(kept.values()), None)", (_PLANS,)),
 )  # fmt: skip

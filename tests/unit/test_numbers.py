@@ -82,8 +82,9 @@ NUMBERS: dict[str, dict[str, object]] = {
         "(p := Policy()).allow_nominal, p.allow_unprotected, p.require_sums": (False, False, True),
         "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (1.0, 50.0, 0.001, None),
         "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (200, 16, 16, 1),
-        "(p := Policy()).min_neighbours, p.max_credit": (64, 1),
+        "(p := Policy()).min_neighbours, p.max_credit, p.max_plans_per_day": (64, 1, 64),
     },
+    "device.plans": {"DAY": 86_400.0},
     "device.public": {"_MOST_USERS": 2**31},
     "device.rated": {"_MAX_ID_LENGTH": 256},
     "device.run_state": {
@@ -113,13 +114,18 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
         assert found == value, expression
 
 
-PLAIN = {"device.ledger.Entry", "device.local_model.LocalModel", "device.tally._Counter", "device.vault._Header"}
+PLAIN = {
+    "device.ledger.Entry", "device.local_model.LocalModel", "device.moved.Moved", "device.plans.Drawn",
+    "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
+    "device.report_state.Counted", "device.tally._Counter", "device.vault._Header",
+}  # fmt: skip
 ROWS = {"device.rated.Record", "device.rated._Weight", "device.tally._Head"}
+STATES = {"device.run_state.RunState", "device.report_state.Standing", "device.report_state.TaskState"}
 STRICT = {"device.policy.Policy", "secure_sum.messages._Checked"}
 
 
 def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -> None:
-    """The state of a run is the only one that changes in place; records that were written are read by their fields."""
+    """Only the states of runs and reports change in place; records that were written are read by their fields."""
     found = dict(_structs())
     messages = {name: config for name, config in found.items() if config.tag is not None}
     assert len(messages) == 11
@@ -127,11 +133,11 @@ def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -
         assert config.tag == name.rpartition(".")[2]
         assert (config.frozen, config.forbid_unknown_fields, config.array_like) == (True, True, False)
     others = {name: config for name, config in found.items() if name not in messages}
-    assert {name for name, config in others.items() if not config.frozen} == {"device.run_state.RunState"}
+    assert {name for name, config in others.items() if not config.frozen} == STATES
     assert {name for name, config in others.items() if config.array_like} == ROWS | {"secure_sum.messages.DeviceKeys"}
     strict = {name for name, config in others.items() if config.forbid_unknown_fields}
     assert strict == STRICT | {"secure_sum.messages.DeviceKeys"}
-    assert others.keys() == PLAIN | ROWS | STRICT | {"device.run_state.RunState", "secure_sum.messages.DeviceKeys"}
+    assert others.keys() == PLAIN | ROWS | STRICT | STATES | {"secure_sum.messages.DeviceKeys"}
 
 
 def _structs() -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ changes nothing.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from hdpmf.device.lists import lack_lists, with_lists, with_older_lists
 from hdpmf.device.local_model import LocalModel, keep_model, kept_model
 from hdpmf.device.outbox import pack, refusal, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
+from hdpmf.device.plans import Plans
 from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open, view_of
 from hdpmf.device.session import Outcome, Session, Setup
 from hdpmf.device.store import DeviceStore
@@ -67,6 +69,7 @@ class DeviceAgent:
         simulation: Allow seeded noise, and keep a finished model in memory. Never for a real device.
         seed: Of the first user vectors, for simulation; by default every run has its own.
         log: Told what was refused and why, in lines for this device's owner. They hold no rating.
+        clock: What time it is (Unix).
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class DeviceAgent:
         simulation: bool = False,
         seed: int | None = None,
         log: Callable[[str], None] = _no_log,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         drawn = ReleasedNoise() if noise is None else noise
         if seed is not None and not simulation:
@@ -91,6 +95,7 @@ class DeviceAgent:
             recommender=recommender,
         )
         self._store = store
+        self._plans = Plans(store, recommender, clock)
         self._log = log
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
@@ -310,10 +315,11 @@ class DeviceAgent:
             entry = session.summed(envelope.number)
             with self._store.transaction():
                 self._store.ledger.note(entry, first=first)
+                self._plans.sent()
                 session.save()
             session.touched = False
 
-        body = session.sum.answer(self._store, envelope.body, vector_leaves)
+        body = session.sum.answer(self._store, envelope.body, self._plans, vector_leaves)
         return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
 
     def _session(self, run: bytes) -> Session | None:

@@ -52,6 +52,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_colluding: Part of the pinned roster that may work for the recommender: without their shares, too, there
             is enough noise in every sum.
         max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
+        max_plans_per_day: Plans of secure sums, of one recommender within a day, that it draws for without sending a
+            vector: each is another chance that those who hold shares work for the recommender.
         servers: Pairs of servers, by their digests, that may sum this device's reports; with none it reports to nobody.
         max_list_bytes: Most that a model for lists may take on this device; for few items it is less.
     """
@@ -75,6 +77,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_fraction: str = "1/10"
     max_colluding: str = "1/20"
     max_credit: int = 1
+    max_plans_per_day: int = 64
     servers: tuple[str, ...] = ()
     max_list_bytes: int = 16_000_000
 
@@ -96,6 +99,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_raters", 1),
             ("min_neighbours", 1),
             ("max_credit", 1),
+            ("max_plans_per_day", 1),
             ("max_list_bytes", 0),
         ):
             given = getattr(self, name)
@@ -263,6 +267,7 @@ _MEANINGS = {
     "min_fraction": "Part of the roster, at least, that every sum is over.",
     "max_colluding": "Part of the roster that may work for the recommender; noise is enough without theirs.",
     "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
+    "max_plans_per_day": "Plans of secure sums, at most, that a recommender may break off within a day.",
     "servers": "Pairs of servers, by digest, that may sum this device's reports (join --servers writes it).",
     "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 takes none.",
 }

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hdpmf.device.plans import Plans
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import SecureSumError
 from hdpmf.protocol import Terms
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.secure_sum import SecureSumClient, decode_to_device
 from hdpmf.secure_sum.graph import read_bitmap
-from hdpmf.secure_sum.messages import MaskedVector, SumPlan
+from hdpmf.secure_sum.messages import Advertisement, MaskedVector, SumPlan
 from hdpmf.shard.outgoing import masked
 
 _MAX_PLANS = 32  # a recommender that does not like what devices drew may break off and ask again, but not for ever
@@ -42,8 +43,8 @@ class SumOfJob:
     _plans: int = 0
     _last: tuple[int, bytes] | None = None
 
-    def answer(self, store: DeviceStore, body: bytes, vector_leaves: Callable[[], None]) -> bytes:
-        """The reply's body to a message of the sum.
+    def answer(self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[], None]) -> bytes:
+        """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans`` has counted it.
 
         ``vector_leaves`` is called before the masked vector is given away; what it writes is on the disk by then.
         """
@@ -52,11 +53,17 @@ class SumOfJob:
             return self._last[1]
         message = decode_to_device(body)
         if isinstance(message, SumPlan):
-            self._client = self._join(store, message)
-        if self._client is None:
+            self._client = None
+            client = self._join(store, message)
+        elif self._client is None:
             raise SecureSumError("there is no sum under way for this job")
-        reply = self._client.answer(message)
-        if isinstance(reply, MaskedVector):
+        else:
+            client = self._client
+        reply = client.answer(message)
+        if isinstance(reply, Advertisement):
+            plans.draw()
+            self._client = client
+        elif isinstance(reply, MaskedVector):
             vector_leaves()
             self.numbers = None
         # A copy, because the encoder's own bytes keep the half of their length that it had in reserve.
