@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +27,7 @@ from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.bits import facts_from_bits
 from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, ToRecommender, decode_to_recommender, propose
 from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import Unmasking
+from hdpmf.secure_sum.messages import DealtShares, Unmasking
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
@@ -156,3 +157,26 @@ def test_a_card_of_two_billion_users_costs_the_recommender_no_memory() -> None:
     finally:
         tracemalloc.stop()
     assert most < 100 << 20
+
+
+def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_allow(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of twelve drop out of every attempt, and nine are needed: as many plans as attempts, and nothing left."""
+    drawn: Counter[DeviceStore] = Counter()
+    draw = Plans.draw
+
+    def counted(plans: Plans) -> None:
+        draw(plans)
+        drawn[plans._store] = plans.open
+
+    def lost(message: ToRecommender) -> ToRecommender:
+        return Unmasking(session=message.session, seeds={}, keys={}) if isinstance(message, DealtShares) else message
+
+    monkeypatch.setattr(Plans, "draw", counted)
+    service, _, _ = town(tmp_path, stack, dict.fromkeys(range(4), lost))
+    run = service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1))
+    with pytest.raises(HdpmfError, match="broke off 2 times"):  # as often as the town's pace says
+        service.conduct(run)
+    assert list(drawn.values()) == [2] * N
+    assert 10 * Pace().attempts < Policy().max_plans_per_day  # ten sums may fail in a day, and more may follow
