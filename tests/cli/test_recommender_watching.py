@@ -13,7 +13,11 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.cli.recommender import status as status_command
+from hdpmf.cli.recommender.telling import telling
+from hdpmf.cli.shared.output import note
+from hdpmf.errors import ConfigError
 from hdpmf.service import alerts
+from hdpmf.service.metrics import Metrics
 
 
 @pytest.fixture
@@ -79,3 +83,15 @@ def test_a_time_between_looks_that_means_nothing_is_refused(call: Call, folder: 
     refused = call("recommender", "status", folder, *options)
     assert refused.code == 2
     assert "--every" in refused.err
+
+
+def test_with_json_every_line_of_the_log_is_json_notes_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with telling(Metrics(), "json") as say:
+        say("run 0123456789ab begins")
+        note("listening")
+    note("for people again")
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["said"] for line in lines] == ["run 0123456789ab begins", "listening"]
+    assert last == "for people again"
+    with pytest.raises(ConfigError, match="text or json"), telling(Metrics(), "xml"):
+        pass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from hdpmf.aggregator.logs import event
 from hdpmf.dap import PROBLEM_MEDIA_TYPE, Problem, problem_details
 from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError
+from hdpmf.logs import event
 from hdpmf.transport.extras import needs
 
 with needs("starlette", "servers"):

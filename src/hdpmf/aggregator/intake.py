@@ -9,10 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from hdpmf.aggregator.logs import event
 from hdpmf.aggregator.metrics import AggregatorMetrics
 from hdpmf.aggregator.uploads import Upload
 from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.logs import event
 
 GROUP = 64
 """Reports of a group, at most."""

@@ -17,11 +17,11 @@ from hdpmf.aggregator.folder import AggregatorFolder
 from hdpmf.aggregator.helper import Helper
 from hdpmf.aggregator.http_limits import limited_protocol
 from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.logs import event, log_to_stderr
 from hdpmf.aggregator.metrics import AggregatorMetrics
 from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.tokens import Tokens
 from hdpmf.errors import ConfigError
+from hdpmf.logs import event, log_to_stderr
 from hdpmf.transport.extras import needs
 
 with needs("uvicorn", "servers"):

@@ -17,9 +17,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from hdpmf.aggregator.folder import AggregatorFolder
-from hdpmf.aggregator.logs import event, log_to_stderr
 from hdpmf.aggregator.metrics import SHARED_FOLDER
 from hdpmf.aggregator.serving import check_servable, listen, work
+from hdpmf.logs import event, log_to_stderr
 
 _RESTART_SECONDS = 1.0
 _GRACE_SECONDS = 20.0

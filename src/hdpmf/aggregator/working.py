@@ -9,9 +9,9 @@ import time
 
 from hdpmf.aggregator.config import Limits
 from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.logs import event
 from hdpmf.aggregator.metrics import AggregatorMetrics
 from hdpmf.errors import DapError, HdpmfError
+from hdpmf.logs import event
 
 _IDLE_SECONDS = 5.0  # between looks for work that another worker left
 _GATHER_SECONDS = 0.5  # so that a job has more than one report

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import pytest
 
 from hdpmf.aggregator.intake import GROUP, Intake
-from hdpmf.aggregator.logs import JsonLines, event
 from hdpmf.aggregator.metrics import AggregatorMetrics
 from hdpmf.aggregator.uploads import Upload
 from hdpmf.errors import DapError, StorageError
+from hdpmf.logs import JsonLines, event
 
 
 class Disk:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hdpmf.cli.recommender.telling import telling
 from hdpmf.cli.recommender.two_servers import public_files, seconds, two_servers, wait_forever
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
@@ -35,6 +36,9 @@ class ServingOptions:
         run_option("--metrics-port", metavar="PORT", help="Serve counts for Prometheus there, on this machine only."),
     ] = None
     metrics_host: Annotated[str, run_option("--metrics-host", help="Or on this address.")] = "127.0.0.1"
+    log_format: Annotated[
+        str, run_option("--log-format", metavar="FORMAT", help="What it says while it runs: text, or json, in lines.")
+    ] = "text"
     stay: Annotated[
         bool,
         run_option(
@@ -90,7 +94,6 @@ def serve(
     """
     from hdpmf.service.collector_keys import pinned_servers
     from hdpmf.service.folder import ServiceFolder
-    from hdpmf.service.live import watch
     from hdpmf.service.metrics import Metrics
     from hdpmf.service.prometheus import endpoint
     from hdpmf.service.service import Service
@@ -110,16 +113,16 @@ def serve(
         pinned = pinned_servers(folder) is not None
         askable = _askable(place.enrolled, run_options.view(method, two_servers=pinned))
         settings = run_options.settings(method, options, askable, minimum, two_servers=pinned, **periods.settings())
-    else:
-        note(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
     asked = settings if unfinished is None else place.record(unfinished).settings
     if asked is None:
         raise ConfigError("there is nothing to run")
     port, host = serving.metrics_port, serving.metrics_host
     counting = nullcontext() if port is None else endpoint(metrics, port, host, lambda: look(place))
-    with place.serving(), counting as port, watch(metrics) as log, _ways(place, asked) as ways:
+    with place.serving(), counting as port, telling(metrics, serving.log_format) as log, _ways(place, asked) as ways:
         if port is not None:
             log(f"counts for Prometheus: http://{host}:{port}/metrics")
+        if unfinished is not None:
+            log(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
         for alert in look(place).alerts:
             log(f"{alert.words}; to do: {alert.todo}")
         service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, log=log)

@@ -48,9 +48,25 @@ def print_json(document: Mapping[str, Any]) -> None:
     _say(json.dumps({**document, "hdpmf_version": hdpmf_version()}, indent=2, allow_nan=False))
 
 
+_note_to: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def notes_to(tell: Callable[[str], None]) -> Iterator[None]:
+    """While inside, notes go there instead of to stderr."""
+    _note_to.append(tell)
+    try:
+        yield
+    finally:
+        _note_to.pop()
+
+
 def note(text: str) -> None:
     """A line for people that is not the result."""
-    print(clean(text), file=sys.stderr, flush=True)
+    if _note_to:
+        _note_to[-1](clean(text))
+    else:
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def print_lines(*lines: str) -> None:

@@ -1,4 +1,4 @@
-"""What a server says while it runs: one JSON document per line on stderr.
+"""What a server or a recommender says while it runs: one JSON document per line on stderr.
 
 A line has numbers and fixed words: no addresses, no ids of devices or reports, nothing of what was sent. An error that
 nobody expected is named with where it happened, never with its text: a library's errors may quote what they
@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from hdpmf.errors import HdpmfError
 
 OURS = "hdpmf.aggregator"
-LOG = logging.getLogger(f"{OURS}.events")
+LOG = logging.getLogger("hdpmf.events")
 
 
 class JsonLines(logging.Formatter):
@@ -61,11 +65,40 @@ def event(name: str, level: int = logging.INFO, error: BaseException | None = No
     LOG.log(level, name, extra={"fields": fields}, exc_info=error)
 
 
+def without_ids(text: str) -> str:
+    """The text without what may be a device's id or key. Runs are named by twelve digits, devices by more."""
+    return re.sub(r"[0-9a-fA-F]{16,}", "(id)", text)
+
+
+@contextmanager
+def logging_json(stream: TextIO, **always: str) -> Iterator[None]:
+    """While inside, all that this package logs goes to ``stream`` as JSON; afterwards everything is as it was.
+
+    Of what modules log for people only the words are kept, not what they filled in.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines(**always))
+    logger = logging.getLogger("hdpmf")
+    before = (logger.handlers, logger.propagate, logger.level)
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
+
+
 def log_to_stderr(**always: str) -> None:
     """From now on, with these fields in every line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(**always))
-    for name, level in ((OURS, logging.INFO), ("uvicorn.error", logging.WARNING), ("asyncio", logging.ERROR)):
+    for name, level in (
+        (OURS, logging.INFO),
+        (LOG.name, logging.INFO),
+        ("uvicorn.error", logging.WARNING),
+        ("asyncio", logging.ERROR),
+    ):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

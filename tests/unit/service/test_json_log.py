@@ -1,0 +1,66 @@
+"""The recommender's log as JSON: every line has the run's id, and none has anything about a device."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdpmf.errors import FederationError
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.json_log import json_log
+from hdpmf.service.metrics import Metrics
+from hdpmf.service.service import Service
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.transport import InProcessNetwork
+
+
+def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=2, rounds=2)
+    world = make_world(settings, [1, 1, 1])
+    pace = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
+    place = ServiceFolder.create(tmp_path / "r", Config(name="test", pace=pace), world.table)
+    place.enroll(world.enrolled.cards)
+    metrics, stream = Metrics(), io.StringIO()
+    victim = place.enrolled.cards[0]
+    with json_log(metrics, stream) as say:
+        service = Service(place, InProcessNetwork(world.answers), metrics=metrics, log=say, sleep=lambda _: None)
+        run = service.begin(settings)
+        service.conduct(run)
+        # What modules say of a device today, and what somebody might write tomorrow.
+        say(f"device {victim.identity[:16]} gave or dealt wrong shares")
+        logging.getLogger("hdpmf.transport.any").warning("device %.16s rated %g", victim.identity, 4.625)
+    text = stream.getvalue()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["number"] for line in lines if line["event"] == "round"] == [1, 2]
+    assert {line["run"] for line in lines if line["event"] != "library"} == {run.hex()}
+    assert "device (id) gave or dealt wrong shares" in text
+    assert "4.625" not in text
+    for card in place.enrolled.cards:
+        assert card.identity[:12] not in text
+        assert card.node[:24] not in text
+    # Weights and vectors are no whole numbers; a log has counts only.
+    numbers = [value for line in lines for value in line.values() if isinstance(value, float)]
+    assert numbers == []
+    assert {key for line in lines for key in line} <= {
+        "time", "level", "role", "event", "run", "said", "number", "rounds", "lost", "users", "members", "refusals",
+        "source",
+    }  # fmt: skip
+
+
+def test_a_failure_is_told_and_logging_is_as_it_was(tmp_path: Path) -> None:
+    logger, stream, metrics = logging.getLogger("hdpmf"), io.StringIO(), Metrics()
+    before = (list(logger.handlers), logger.propagate, logger.level)
+    with pytest.raises(FederationError), json_log(metrics, stream):
+        raise FederationError(f"2 users and 3 are needed, without {'ab' * 32}")
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["level"], line["said"]) == (
+        "failed", "error", "2 users and 3 are needed, without (id)",
+    )  # fmt: skip
+    assert (list(logger.handlers), logger.propagate, logger.level) == before
+    assert metrics.listeners == []
