@@ -51,9 +51,10 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         for folder in pair.folders.values():
             folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
         pair.start(LEADER, HELPER)
-        serve = (shop, "--period", "30s", "--precision", "5s", "--minimum", str(USERS), "--stay")
-        pair.deployment.recommender(*serve)
+        pair.deployment.recommender(shop)
         place = ServiceFolder(shop)
+        wait_for(pair, place.served)
+        hdpmf("recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS)
         pinned = ("--ca", str(shop / "flower" / "tls" / "authority.pem"), "--servers", str(servers))
         names = [f"device{number}" for number in range(USERS)]
         wait_for(pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None)
@@ -61,7 +62,7 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         for name, store in zip(names, stores, strict=True):
             pair.deployment.device(name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1")
         pair.deployment.kill(RECOMMENDER)
-        pair.deployment.recommender(*serve)
+        pair.deployment.recommender(shop)
         for name in names:
             pair.deployment.wait(name, 200)
         (run,) = place.runs()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -128,11 +127,9 @@ def test_what_cannot_be_simulated_is_refused(
 def test_the_demos_recommender_is_told_every_setting(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[object]
 ) -> None:
-    from hdpmf.cli.recommender import serve
     from hdpmf.errors import ConfigError
     from hdpmf.federation import demo
     from hdpmf.service.service import Service
-    from hdpmf.transport.in_process import InProcessNetwork
 
     seen: list[RunSettings] = []
 
@@ -141,12 +138,11 @@ def test_the_demos_recommender_is_told_every_setting(
         raise ConfigError("seen enough")
 
     monkeypatch.setattr(demo, "run_demo", stop)
-    monkeypatch.setattr(Service, "begin", stop)
-    monkeypatch.setattr(serve, "_transport", lambda place, settings: nullcontext(InProcessNetwork({})))
+    monkeypatch.setattr(Service, "check", stop)
     (tmp_path / "items.csv").write_text("item,title\n1,One\n2,Two\n")
     assert call("recommender", "init", tmp_path / "r", "--items", tmp_path / "items.csv").code == 0
     assert call("recommender", "enroll", tmp_path / "r", card(tmp_path, 1)).code == 0
     assert "seen enough" in call("federate", "demo", *options).err
-    assert "seen enough" in call("recommender", "serve", tmp_path / "r", *demo.serve_arguments(seen[0])).err
+    assert "seen enough" in call("recommender", "run", tmp_path / "r", *demo.run_arguments(seen[0])).err
     assert len(seen) == 2
     assert seen[0] == seen[1]

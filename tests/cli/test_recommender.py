@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,10 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.service.folder import ServiceFolder
+from hdpmf.service.lifecycle import Lifecycle
+from hdpmf.service.requests import Request, request_in
+from hdpmf.service.service import Service
 from hdpmf.transport.keys import NodeKey
 
 
@@ -87,14 +93,52 @@ def test_a_list_of_items_must_make_sense(call: Call, tmp_path: Path, text: str) 
     assert "items.csv" in result.err
 
 
-def test_serving_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: Path, items: Path) -> None:
+def test_a_run_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: Path, items: Path) -> None:
     folder = tmp_path / "r"
     call("recommender", "init", folder, "--items", items)
-    assert "no device is enrolled" in call("recommender", "serve", folder).err
+    assert "no device is enrolled" in call("recommender", "run", folder).err
     call("recommender", "enroll", folder, card(tmp_path, 1))
-    assert "cannot run 'user-mean'" in call("recommender", "serve", folder, "--method", "user-mean").err
-    assert "made for the view 'sums'" in call("recommender", "serve", folder, "--messages").err
-    assert "give --prior" in call("recommender", "serve", folder, "--labels").err
-    assert "devices have no prior 'x'" in call("recommender", "serve", folder, "--prior", "x").err
-    assert "no unfinished run" in call("recommender", "serve", folder, "--give-up").err
+    assert "cannot run 'user-mean'" in call("recommender", "run", folder, "--method", "user-mean").err
+    assert "made for the view 'sums'" in call("recommender", "run", folder, "--messages").err
+    assert "give --prior" in call("recommender", "run", folder, "--labels").err
+    assert "devices have no prior 'x'" in call("recommender", "run", folder, "--prior", "x").err
+    assert "no unfinished run" in call("recommender", "run", folder, "--give-up").err
     assert "is no recommender" in call("recommender", "serve", tmp_path / "nothing").err
+
+
+def test_where_a_process_serves_it_is_asked(call: Call, tmp_path: Path, items: Path) -> None:
+    folder = tmp_path / "r"
+    call("recommender", "init", folder, "--items", items)
+    call("recommender", "enroll", folder, *(card(tmp_path, number) for number in range(4)))
+    place = ServiceFolder(folder)
+    with place.serving():
+        assert "another process serves" in call("recommender", "serve", folder).err
+        doomed = call("recommender", "run", folder, "--minimum", 9)
+        assert "needs 9 users" in doomed.err
+        assert request_in(place) is None
+        asked = call("recommender", "run", folder, "--json").json
+        request = request_in(place)
+        assert request is not None
+        assert request.settings is not None
+        assert (request.run, asked["requested"], request.settings.minimum) == (asked["run"], True, 3)
+        assert "waits in" in call("recommender", "run", folder).err
+        run = Service(place).begin(request.settings, bytes.fromhex(request.run))
+        assert "is under way in the process" in call("recommender", "run", folder).err
+        assert call("recommender", "run", folder, "--give-up", "--json").json["requested"]
+        assert request_in(place) == Request(run=run.hex())
+        assert place.unfinished() == run
+    assert call("recommender", "run", folder, "--give-up", "--json").json["given_up"]
+    assert place.unfinished() is None
+
+
+def test_sigterm_ends_serving_in_order(
+    call: Call, tmp_path: Path, items: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "r"
+    call("recommender", "init", folder, "--items", items)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Lifecycle, "live", lambda self: os.kill(os.getpid(), signal.SIGTERM))
+    ended = call("recommender", "serve", folder)
+    assert (ended.code, "goes on at the next start" in ended.err) == (0, True)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not ServiceFolder(folder).served()

@@ -14,7 +14,6 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.cli.recommender.two_servers import seconds
 from hdpmf.cli.shared.federation import RunOptions
 from hdpmf.dap.hpke import KeyPair
 from hdpmf.errors import ConfigError
@@ -23,6 +22,7 @@ from hdpmf.protocol.servers import Server, Servers, read_collector
 from hdpmf.secure_sum import DeviceIdentity
 from hdpmf.service.collector import make_task
 from hdpmf.service.collector_keys import load_keys, pin_servers
+from hdpmf.service.durations import seconds
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.run_files import Checkpoint, Period
 from hdpmf.service.settings import RunSettings
@@ -126,7 +126,7 @@ def test_times_for_people() -> None:
 
 def test_options_without_effect_are_refused(call: Call, tmp_path: Path, shop: Path) -> None:
     said = [
-        call("recommender", "serve", shop, *options, "--json")
+        call("recommender", "run", shop, *options, "--json")
         for options in (
             ("--period", "1h"),
             ("--sums", "two-servers"),

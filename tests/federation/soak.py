@@ -85,7 +85,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     )
     service.enroll([_make(name, stores[name], home, policy) for name, home in zip(stores, homes, strict=True)])
     # Four of the five devices are enough.
-    serve = (*SHAPES[shape], "--minimum", "4")
+    run = (*SHAPES[shape], "--minimum", "4")
     join = (
         f"localhost:{service.config.port}", "--ca", str(service.transport_folder / "tls" / "authority.pem"),
         "--roster", str(service.path / "roster.json"),
@@ -94,7 +94,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     begin = time.monotonic()
     resumed = 0
     with Deployment(folder / "logs") as deployment:
-        deployment.recommender(service.path, *serve)
+        deployment.run(service.path, *run)
         for name, store in stores.items():
             deployment.device(name, store, *join)
         # Counted from the begin of the run, so that the moment is one of it: devices connect, agree, answer, get the
@@ -114,7 +114,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
                 resumed += 1
                 if resumed > 5:
                     break
-                deployment.recommender(service.path, *serve)
+                deployment.run(service.path, *run)
             time.sleep(0.2)
         for name in stores:
             deployment.stop(name)

@@ -14,6 +14,7 @@ from hdpmf.models import HDPBit
 from hdpmf.protocol import encode
 from hdpmf.protocol.lists import digest_of
 from hdpmf.recommender.release import Release
+from hdpmf.service.folder import ServiceFolder
 
 
 def _hdpmf(*arguments: object) -> dict:
@@ -43,7 +44,9 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
     join = (f"localhost:{port}", "--ca", made["authority"], "--roster", str(service / "roster.json"), "--once")
     enroll(*stores[:3])
     with Deployment(tmp_path / "logs") as deployment:
-        deployment.recommender(service, "--method", "hdp-bit", "--stay")
+        deployment.recommender(service)
+        wait_until(lambda: ServiceFolder(service).served(), "it serves")
+        assert _hdpmf("recommender", "run", service, "--method", "hdp-bit")["requested"]
         for store in stores[:3]:
             deployment.device(store.stem, store, *join)
         for store in stores[:3]:

@@ -133,7 +133,7 @@ def run_demo(
     )  # fmt: skip
     with Deployment(folder / "logs") as deployment:
         say(f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, every node with its own key")
-        deployment.recommender(service.path, *serve_arguments(settings))
+        deployment.run(service.path, *run_arguments(settings))
         for name, store in stores.items():
             deployment.device(name, store, *join)
         _watch(deployment, service, timeout, progress)
@@ -191,8 +191,8 @@ def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> 
         return card_of(store)
 
 
-def serve_arguments(settings: RunSettings) -> list[str]:
-    """The settings as ``hdpmf recommender serve`` takes them: the method's own options, and those of every run."""
+def run_arguments(settings: RunSettings) -> list[str]:
+    """The settings as ``hdpmf recommender run`` takes them: the method's own options, and those of every run."""
     arguments = [
         "--method", settings.method, "--rounds", str(settings.rounds), "--minimum", str(settings.minimum),
         "--colluding", str(settings.max_colluding), "--credit", str(settings.credit),

@@ -3,7 +3,7 @@
 ::
 
     with Deployment(folder / "logs") as deployment:
-        deployment.recommender(folder / "service", "--method", "hdpmf", "--rounds", "20")
+        deployment.run(folder / "service", "--method", "hdpmf", "--rounds", "20")
         for name, store in stores.items():
             deployment.device(name, store, "--once")
         deployment.wait("recommender", seconds=600)
@@ -66,8 +66,12 @@ class Deployment:
         return self._children[name]
 
     def recommender(self, folder: Path, *options: str) -> Child:
-        """``hdpmf recommender serve``: a SuperLink and, as its ServerApp, the service of this folder."""
+        """``hdpmf recommender serve``: the service of this folder, until it is ended."""
         return self.start(RECOMMENDER, "hdpmf", "recommender", "serve", str(folder), *options)
+
+    def run(self, folder: Path, *options: str) -> Child:
+        """``hdpmf recommender run``: one run of the service of this folder, which then ends."""
+        return self.start(RECOMMENDER, "hdpmf", "recommender", "run", str(folder), *options)
 
     def device(self, name: str, store: Path, *options: str) -> Child:
         """``hdpmf device join`` for the device in this store."""

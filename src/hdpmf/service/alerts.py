@@ -140,7 +140,7 @@ def _ended_badly(last: RunSeen) -> Alert | None:
         return Alert(
             RUN,
             f"run {name} has not ended, and nothing serves it",
-            "start serve again: it goes on where it was; or give it up (serve --give-up)",
+            "start serve again: it goes on where it was; or give it up (run --give-up)",
         )
     if last.ending == "given up":
         return Alert(RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone")

@@ -3,7 +3,7 @@
 ::
 
     folder/
-      config.toml           name, pace; made once, edited by hand
+      config.toml           name, pace, schedule; made once, edited by hand
       catalogue.msgpack     the items
       roster.json           the enrolled devices, with the digest that people compare
       replaced.json         identities of devices that have changed their keys, old to new
@@ -18,6 +18,7 @@
       servers.json          the two servers that sum, where they are pinned (``collector_keys``)
       collector-card.json   what their operators admit; its keys are in ``collector/``
       public/               what devices read with two servers (``publish``)
+      requested.json        what the operator asks of the process that serves (``requests``)
       state.json            what the service is doing, for ``hdpmf recommender status``
 """
 
@@ -41,6 +42,7 @@ from hdpmf.protocol.succession import Succession
 from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.run_files import RunFolder
+from hdpmf.service.schedule import Schedule
 from hdpmf.service.settings import Pace, RunSettings
 
 _SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
@@ -52,6 +54,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         names: Host names and addresses under which devices reach it; its certificate is for these.
         pace: How long it waits.
+        schedule: When runs begin by themselves.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: int = 9443
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
     pace: Pace = Pace()
+    schedule: Schedule = Schedule()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
@@ -259,6 +263,19 @@ class ServiceFolder:
         """What the service is doing."""
         atomic_write(self.path / "state.json", state)
 
+    def served(self) -> bool:
+        """Whether a process serves this folder. Asking takes a shared lock for a moment."""
+        import fcntl
+
+        try:
+            with (self.path / ".serving").open() as stream:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:  # somebody has it, or it is somebody else's
+            return True
+        return False
+
     @contextmanager
     def serving(self) -> Iterator[None]:
         """While inside, no other process serves this folder: two would tell devices different things.
@@ -296,7 +313,7 @@ class ServiceFolder:
 
 
 def _toml(config: Config) -> bytes:
-    pace = config.pace
+    pace, schedule = config.pace, config.schedule
     lines = [
         "# A recommender that nobody has to trust. Read anew whenever it starts.",
         f"name = {_quoted(config.name)}",
@@ -316,6 +333,11 @@ def _toml(config: Config) -> bytes:
         f"pause = {pace.pause}",
         "# Neighbours of each device in a secure sum; devices insist on a number of their own.",
         f"neighbours = {pace.neighbours}",
+        "",
+        "[schedule]",
+        "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by one of these lines, if any:",
+        f'every = "{schedule.every}"' if schedule.every is not None else '# every = "7d"',
+        f"{'' if schedule.rule else '# '}rule = true",
         "",
     ]
     return "\n".join(lines).encode()

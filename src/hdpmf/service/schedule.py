@@ -19,10 +19,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.protocol import SumContribution
 from hdpmf.recommender.runs import Answered
+from hdpmf.service.durations import seconds
 
 GROWTH = 0.5
 """The part by which a run should make the released weight grow."""
@@ -34,6 +37,34 @@ PATIENCE = 182 * 86_400.0
 """From so many seconds after a run on, less growth is enough: half of it after twice the time."""
 
 _CLEAR = 2.0  # a weight is told from its noise if it is above so many deviations
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When runs begin by themselves: never, unless it says so.
+
+    Attributes:
+        every: Time after the end of the last run, as 7d.
+        rule: When ``worth_a_run`` says so.
+    """
+
+    every: str | None = None
+    rule: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rule and self.every is not None:
+            raise ConfigError("a schedule has either every or rule; drop one of them")
+        if self.seconds == 0:
+            raise ConfigError("a run after every 0 s would never end; write it as 7d")
+
+    @property
+    def seconds(self) -> int | None:
+        """Between the end of a run and the next one, where it is a time."""
+        return None if self.every is None else seconds(self.every)
+
+    @property
+    def never(self) -> bool:
+        """Whether runs begin only by hand."""
+        return self.every is None and not self.rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
+from hdpmf.protocol import ItemFacts, Plan, Round, Survey
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
@@ -96,7 +96,7 @@ class Service:
         self._log = log
         self._sleep = sleep
         self._clock = clock
-        self.metrics.listeners.append(self._write_state)
+        self.metrics.listeners.append(self.write_state)
 
     @property
     def _transport(self) -> RecommenderTransport:
@@ -104,29 +104,14 @@ class Service:
             raise ConfigError("this run needs a way to devices; it is not one with two servers")
         return OnRoster(self._way, self.folder)
 
-    def begin(self, settings: RunSettings) -> bytes:
-        """Write down a new run.
+    def begin(self, settings: RunSettings, run: bytes | None = None) -> bytes:
+        """Write down a new run (``run``: under this id).
 
         Everybody who is enrolled is asked in every run. A device's own ledger decides which of its ratings are new to a
         survey; where none are, it takes part with its noise alone.
         """
-        if self.folder.unfinished() is not None:
-            raise ConfigError("a run is under way; let it end, or give it up with: hdpmf recommender serve --give-up")
-        enrolled = self.folder.enrolled
-        if settings.one_round:
-            settings.survey(self.folder.known)  # refuses what this catalogue has no features for
-        earlier = self._earlier(settings)
-        if earlier and settings.labels is not None:
-            raise FederationError(
-                "devices have answered by labels already, and such answers are not put together with those of others; "
-                "new devices can have the model, or there is a run without labels, of ratings that are new"
-            )
-        if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
-            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
-        if not enrolled.cards:
-            raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
-        settings.terms("-", enrolled.users.values())  # refuses a minimum that can never be reached
-        run = secrets.token_bytes(RUN_BYTES)
+        earlier, enrolled = self.check(settings), self.folder.enrolled
+        run = secrets.token_bytes(RUN_BYTES) if run is None else run
         self.folder.begin_run(
             run,
             RunRecord(
@@ -138,10 +123,30 @@ class Service:
         )
         return run
 
+    def check(self, settings: RunSettings) -> list[bytes]:
+        """Refuse a run that cannot end well, before anybody is asked; runs whose answers it is put together with."""
+        if self.folder.unfinished() is not None:
+            raise ConfigError("a run is under way; let it end, or give it up: hdpmf recommender run FOLDER --give-up")
+        enrolled = self.folder.enrolled
+        if settings.one_round:
+            settings.survey(self.folder.known)  # refuses what this catalogue has no features for
+        earlier = self.earlier(settings)
+        if earlier and settings.labels is not None:
+            raise FederationError(
+                "devices have answered by labels already, and such answers are not put together with those of others; "
+                "new devices can have the model, or there is a run without labels, of ratings that are new"
+            )
+        if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
+            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
+        if not enrolled.cards:
+            raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+        settings.terms("-", enrolled.users.values())  # refuses a minimum that can never be reached
+        return earlier
+
     def conduct(self, run: bytes) -> RunOutcome:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
-        earlier = [self._answered(bytes.fromhex(name)) for name in record.earlier]
+        earlier = [self.answered(bytes.fromhex(name)) for name in record.earlier]
         if record.settings.view == "two-servers":
             outcome = conduct_periods(self._periods(run, record), earlier=earlier)
         else:
@@ -149,7 +154,7 @@ class Service:
         self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
         if record.settings.view == "two-servers":
             self.publish()
-        self._write_state()
+        self.write_state()
         return outcome
 
     def _federated(self, run: bytes, record: RunRecord) -> FederatedRun:
@@ -211,29 +216,17 @@ class Service:
             self._log(f"{len(took)} more devices have the model")
         return len(took)
 
-    def stay(self, admit: Callable[[DeviceCard], None] = lambda card: None) -> None:
-        """Hand the result to whoever comes, until interrupted.
-
-        Args:
-            admit: Lets a device connect; told every card on the roster again and again, since people enrol meanwhile.
-        """
-        self.metrics.stage = "handing out the model"
-        self._log(self.metrics.stage)
-        while True:
-            for card in self.folder.enrolled.cards:
-                admit(card)
-            self.hand_out()
-            self._write_state()
-            self._sleep(max(self.folder.config.pace.pause, 0.1))
-
-    def _write_state(self) -> None:
+    def write_state(self) -> None:
+        """Write down what the service is doing."""
         self.folder.write_state(msgspec.json.encode(self.metrics.as_dict()))
 
     def give_up(self, run: bytes) -> None:
         """End a run without a result. What devices have paid for it stays paid."""
         self.folder.finish(run, None, msgspec.json.encode({"run": run.hex(), "given_up": True}))
+        if self.folder.record(run).settings.view == "two-servers":
+            self.publish()  # nobody should report any more
 
-    def _earlier(self, settings: RunSettings) -> list[bytes]:
+    def earlier(self, settings: RunSettings) -> list[bytes]:
         """Finished surveys that ask the same of a rating, so that their answers can be put together."""
         if not settings.one_round:
             return []
@@ -252,7 +245,7 @@ class Service:
             alike.append(run)
         return alike
 
-    def _answered(self, run: bytes) -> Answered:
+    def answered(self, run: bytes) -> Answered:
         """What a run that has ended released, and how many times the whole noise is in it."""
         record, checkpoint = self.folder.record(run), self.folder.run_files(run).load()
         settings, users = record.settings, Enrolled(record.devices).users

@@ -63,7 +63,7 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
 def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
     record, summary = folder.record(run), _summary(folder.summary_path(run))
     if summary is None:
-        ending = "under way" if _is_served(folder) else "stopped"
+        ending = "under way" if folder.served() else "stopped"
     else:
         ending = "given up" if summary.get("given_up") else "done"
     refusals = (summary or {}).get("refusals", {})
@@ -84,17 +84,3 @@ def _summary(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise StorageError(f"{path} cannot be read ({error}); restore a backup") from None
-
-
-def _is_served(folder: ServiceFolder) -> bool:
-    """Whether a process serves the folder. Asked only where a run has not ended: asking takes the lock for a moment."""
-    import fcntl
-
-    try:
-        with (folder.path / ".serving").open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:  # somebody has it, or it is somebody else's
-        return True
-    return False

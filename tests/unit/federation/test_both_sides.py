@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from hdpmf.protocol.lists import digest_of
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.release import Release
 from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.lifecycle import Lifecycle, Ways
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
@@ -114,7 +115,7 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     assert len(recommend(late, 3, user=user, model=town.agents[7].model)) == 3
 
 
-def test_staying_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, stack: ExitStack) -> None:
+def test_serving_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, stack: ExitStack) -> None:
     town = Town(tmp_path, stack)
     town.enroll(*range(8))
     town.connect(*range(8))
@@ -132,9 +133,9 @@ def test_staying_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, st
         if looks == 3:
             raise KeyboardInterrupt
 
-    town.service._sleep = later
+    ways = Ways(devices=town.network, admit=lambda card: admitted.append(card.identity))
     with pytest.raises(KeyboardInterrupt):
-        town.service.stay(lambda card: admitted.append(card.identity))
+        Lifecycle(town.folder, lambda _: nullcontext(ways), sleep=later).live()
     assert town.cards[9].identity in admitted
     assert town.agents[9].model is not None
 

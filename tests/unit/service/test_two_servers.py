@@ -516,7 +516,7 @@ def test_settings_that_say_nothing_with_two_servers_are_refused(more: dict[str, 
 def test_earlier_runs_are_reckoned_with_their_own_noise_by_masks_too(tmp_path: Any) -> None:
     world = World()
     service = make_service(world, tmp_path / "shop")
-    assert service._answered(service.conduct(service.begin(SETTINGS)).run).noises == 2
+    assert service.answered(service.conduct(service.begin(SETTINGS)).run).noises == 2
     masked = RunSettings(method="hdp-sum", view="sums", minimum=3, rounds=1, max_colluding=0.5)
     run = service.begin(masked)
     files = service.folder.run_files(run)
@@ -525,7 +525,7 @@ def test_earlier_runs_are_reckoned_with_their_own_noise_by_masks_too(tmp_path: A
     members = tuple(card.identity for card in world.enrolled.cards)
     files.save(Checkpoint(members=members, answer=encode(answer)))
     # Four shares, of which one makes the whole noise: the minimum less two that may collude.
-    assert service._answered(run).noises == 4
+    assert service.answered(run).noises == 4
     # Whoever answered by masks may report to two servers what is new since.
     service.give_up(run)
     after = service.folder.record(service.begin(SETTINGS))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hdpmf.cli.recommender import run as one_run
 from hdpmf.cli.recommender.backup import backup, restore
 from hdpmf.cli.recommender.certificates import certificates
 from hdpmf.cli.recommender.roster import devices_of, show_roster
@@ -142,6 +143,7 @@ def enroll(
 app.command()(status)
 app.command()(certificates)
 app.command()(serve)
+app.command()(one_run.run)
 app.command()(backup)
 app.command()(restore)
 app.command()(servers)

@@ -48,5 +48,6 @@ def restore(
     if under_way is not None:
         print_lines(
             f"run {under_way[:12]} was under way then. If it went on afterwards, devices repeat what they answered and "
-            "refuse the rest, and nobody pays twice: serve goes on with it, or give it up (serve --give-up)"
+            "refuse the rest, and nobody pays twice: serve goes on with it, or give it up: "
+            "hdpmf recommender run FOLDER --give-up"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from hdpmf.service.metrics import Metrics
     from hdpmf.service.run_files import Checkpoint
     from hdpmf.transport.two_servers import TwoServers
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def servers(
@@ -122,14 +119,6 @@ def two_servers(place: ServiceFolder) -> Iterator[TwoServers]:
         )
     with TwoServers(pinned, load_keys(place.path, place.config.name).party) as door:
         yield door
-
-
-def seconds(text: str) -> int:
-    """A time like 90s, 30m, 12h or 7d, in seconds."""
-    found = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
-    if found is None:
-        raise ConfigError(f"{text!r} is no time; write it as 90s, 30m, 12h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def tasks_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""From options to what a run asks of devices, for ``recommender serve`` and ``federate``."""
+"""From options to what a run asks of devices, for ``recommender run`` and ``federate``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,187 @@
+"""``hdpmf recommender run``: one run, or on with the one that was not finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hdpmf.cli.recommender.counting import CountingOptions
+from hdpmf.cli.recommender.telling import telling
+from hdpmf.cli.recommender.ways import open_ways
+from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json, run_option
+from hdpmf.cli.shared.output import print_json, print_lines
+from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.service.folder import ServiceFolder
+    from hdpmf.service.settings import RunSettings
+
+
+@dataclass(frozen=True)
+class PeriodOptions:
+    """When two servers take reports."""
+
+    period: Annotated[
+        str | None,
+        run_option(
+            "--period",
+            metavar="TIME",
+            help="With two servers: how long they take reports, as 12h or 7d.",
+            show_default="1d",
+        ),
+    ] = None
+    precision: Annotated[
+        str | None,
+        run_option(
+            "--precision",
+            metavar="TIME",
+            help="With two servers: what times of reports are rounded to, and a period begins at a multiple of.",
+            show_default="the whole period, so that they tell nothing",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, int]:
+        """What was given, for the run's settings."""
+        from hdpmf.service.durations import seconds
+
+        given = {"period": self.period, "precision": self.precision}
+        return {name: seconds(text) for name, text in given.items() if text is not None}
+
+
+@grouped
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+    run_options: RunOptions,
+    options: FederatedOptions,
+    counting: CountingOptions,
+    periods: PeriodOptions,
+    method: Method = "hdp-sum",
+    minimum: Minimum = None,
+    give_up: Annotated[bool, run_option("--give-up", help="Give the run up that was not finished.")] = False,
+    json: Json = False,
+) -> None:
+    """Begin a run; where one was not finished, go on with it from where it was.
+
+    It is conducted here, unless another process serves the folder (hdpmf recommender serve): then that one begins it.
+    Between machines, sums by two servers are recommended: pin them first (hdpmf recommender servers).
+    """
+    from hdpmf.service.collector_keys import pinned_servers
+    from hdpmf.service.folder import ServiceFolder
+
+    place = ServiceFolder(folder)
+    unfinished, served = place.unfinished(), place.served()
+    if give_up:
+        _give_up(place, unfinished, served, json)
+        return
+    if unfinished is not None:
+        if served:
+            raise ConfigError(f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}")
+        asked = place.record(unfinished).settings
+    else:
+        pinned = pinned_servers(folder) is not None
+        askable = _askable(place.enrolled, run_options.view(method, two_servers=pinned))
+        asked = run_options.settings(method, options, askable, minimum, two_servers=pinned, **periods.settings())
+    if served:
+        _leave(place, asked, json)
+    else:
+        _conduct(place, asked, unfinished, counting, json)
+
+
+def _conduct(
+    place: ServiceFolder, asked: RunSettings, unfinished: bytes | None, counting: CountingOptions, json: bool
+) -> None:
+    from hdpmf.service.metrics import Metrics
+    from hdpmf.service.service import Service
+
+    metrics = Metrics()
+    if unfinished is None:
+        Service(place).check(asked)  # before anything is opened
+    with (
+        place.serving(),
+        telling(metrics, counting.log_format) as log,
+        counting.counted(place, metrics, log),
+        open_ways(place, asked) as ways,
+    ):
+        if unfinished is not None:
+            log(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
+        service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, log=log)
+        run = service.begin(asked) if unfinished is None else unfinished
+        if ways.servers is not None and unfinished is None:
+            service.publish()
+        outcome = service.conduct(run)
+        report(place, outcome.summary, outcome.statement.lines(), json)
+
+
+def _leave(place: ServiceFolder, asked: RunSettings, json: bool) -> None:
+    from hdpmf.service.requests import ask_for_run
+    from hdpmf.service.service import Service
+
+    Service(place).check(asked)
+    run = ask_for_run(place, asked)
+    if json:
+        print_json({"run": run, "requested": True})
+    else:
+        print_lines(f"run {run[:12]} is asked for; the process that serves {place.path} begins it")
+
+
+def _give_up(place: ServiceFolder, unfinished: bytes | None, served: bool, json: bool) -> None:
+    from hdpmf.service.requests import ask_to_give_up
+    from hdpmf.service.service import Service
+
+    if unfinished is None:
+        raise ConfigError("there is no unfinished run to give up")
+    if served:
+        ask_to_give_up(place, unfinished)
+    else:
+        Service(place).give_up(unfinished)
+    if json:
+        print_json({"run": unfinished.hex(), "given_up": not served, "requested": served})
+        return
+    who = "is being given up by the process that serves it" if served else "is given up"
+    print_lines(f"run {unfinished.hex()[:12]} {who}; what devices have paid for it stays paid")
+
+
+def _askable(enrolled: Enrolled, view: str) -> int:
+    if len(enrolled) == 0:
+        raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+    return len(enrolled) if view == "sums" else enrolled.count_users(enrolled.users)
+
+
+def report(place: ServiceFolder, summary: dict[str, Any], statement: tuple[str, ...], json: bool) -> None:
+    """Say how a run ended."""
+    if json:
+        print_json({**summary, "model": str(place.path / "model")})
+        return
+    print_lines(
+        _what_ran(summary),
+        f"model (nothing private is in it): {place.path / 'model'}",
+        *_lists_lines(place, summary),
+        *statement,
+    )
+
+
+def _what_ran(summary: dict[str, Any]) -> str:
+    if summary["devices"] is None:
+        tasks = ", ".join(task[:12] for task in summary["tasks"])
+        return f"{summary['method']}: {summary['users']} reports summed by two servers (task {tasks})"
+    return (
+        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} devices ({summary['users']} users) "
+        f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals"
+    )
+
+
+def _lists_lines(place: ServiceFolder, summary: dict[str, Any]) -> list[str]:
+    lists = summary.get("lists")
+    if lists is None:
+        return []
+    release = place.path / "runs" / summary["run"] / "ratings.release"
+    return [
+        f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}",
+        f"what devices sent, as a data set (hdpmf privacy release): {release}",
+    ]

@@ -1,0 +1,226 @@
+"""A service that lives: what a start does, what a request does, what the schedule does, and what none of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from growing_town import BITS, PACE, SUMS, Town
+
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.lifecycle import Lifecycle, Ways
+from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
+from hdpmf.service.schedule import Schedule
+from hdpmf.service.settings import RunSettings
+
+DAY = 86_400.0
+
+
+class StoppedError(Exception):
+    """The test has seen enough."""
+
+
+class Life:
+    """The service of a town with a clock of its own; ``after`` is called at every look, until it stops it."""
+
+    def __init__(self, town: Town, schedule: Schedule | None = None) -> None:
+        self.town, self.said, self.opened = town, list[str](), list[str]()
+        self.ended: list[dict[str, object]] = []
+        self.now, self.looks = 0.0, 0
+        if schedule is not None:
+            town.folder.config = msgspec.structs.replace(town.folder.config, schedule=schedule)
+
+    def live(self, after: Callable[[int], object], step: float = 61.0) -> None:
+        self.looks = 0
+        # The clock begins where files are dated.
+        self.now = max(path.stat().st_mtime for path in self.town.folder.path.rglob("*"))
+
+        def sleep(_: float) -> None:
+            self.looks += 1
+            self.now += step
+            after(self.looks)
+
+        life = Lifecycle(
+            self.town.folder, self._ways, log=self.said.append, sleep=sleep, clock=lambda: self.now,
+            report=lambda outcome: self.ended.append(outcome.summary),
+        )  # fmt: skip
+        with pytest.raises(StoppedError):
+            life.live()
+
+    @contextmanager
+    def _ways(self, settings: RunSettings) -> Iterator[Ways]:
+        self.opened.append(settings.method)
+        yield Ways(devices=self.town.network)
+
+    @property
+    def runs(self) -> int:
+        return len(self.town.folder.runs())
+
+
+def stop_at(most: int) -> Callable[[int], None]:
+    def after(looks: int) -> None:
+        if looks >= most:
+            raise StoppedError
+
+    return after
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with ExitStack() as stack:
+        yield Town(tmp_path, stack)
+
+
+def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Town) -> None:
+    life = Life(town)
+    life.live(stop_at(3))
+    assert life.runs == 0
+    late = town.cards[7].identity
+    town.network.detach(late)
+    town.run(SUMS)
+    paid = [store.ledger.spent_total() for store in town.stores]
+    town.network.attach(late, town.agents[7].answer)
+    for _ in range(3):  # restarts
+        life.live(stop_at(1))
+    assert life.runs == 1
+    assert town.agents[7].model is not None
+    assert [store.ledger.spent_total() for store in town.stores] == paid
+
+
+def test_a_request_is_met_once_whatever_is_killed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = ask_for_run(town.folder, SUMS)
+    with pytest.raises(ConfigError, match="waits in"):
+        ask_for_run(town.folder, SUMS)
+    life = Life(town)
+    with monkeypatch.context() as patch:  # killed after the run is written down and before the request is dropped
+        patch.setattr("hdpmf.service.lifecycle.drop_request", lambda folder: stop_at(0)(1))
+        life.live(stop_at(9))
+    assert request_in(town.folder) is not None
+    for _ in range(2):
+        life.live(stop_at(2))
+    assert [run.hex() for run in town.folder.runs()] == [name]
+    assert [summary["run"] for summary in life.ended] == [name]
+    assert request_in(town.folder) is None
+
+
+def test_a_run_that_was_killed_goes_on(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = town.service.begin(SUMS)
+    life = Life(town)
+    life.live(stop_at(1))
+    assert town.folder.unfinished() is None
+    assert life.ended[0]["run"] == run.hex()
+
+
+def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is_given_up(town: Town) -> None:
+    town.network.detach(town.cards[7].identity)
+    town.run(SUMS)
+    for card in town.cards[:4]:
+        town.network.detach(card.identity)
+    run = town.service.begin(SUMS)
+    life = Life(town)
+
+    def after(looks: int) -> None:
+        if looks == 2:
+            town.network.attach(town.cards[7].identity, town.agents[7].answer)
+        if looks == 30:
+            assert town.agents[7].model is not None
+            assert town.folder.unfinished() == run
+            ask_to_give_up(town.folder, run)
+        if looks > 30 and town.folder.unfinished() is None:
+            raise StoppedError
+
+    life.live(after, step=0.5)
+    assert any("waits" in line and "users agreed" in line for line in life.said)
+    assert any("given up" in line for line in life.said)
+    assert request_in(town.folder) is None
+    assert life.runs == 2
+
+
+def test_what_cannot_begin_is_said_and_forgotten(town: Town) -> None:
+    ask_for_run(town.folder, msgspec.structs.replace(SUMS, minimum=99))
+    life = Life(town)
+    life.live(stop_at(2))
+    assert any("needs 99 users" in line for line in life.said)
+    assert (life.runs, request_in(town.folder)) == (0, None)
+    (town.folder.path / "requested.json").write_text("{")
+    with pytest.raises(StorageError, match="delete it"):
+        request_in(town.folder)
+    drop_request(town.folder)
+
+
+def test_ways_are_opened_anew_where_a_run_needs_others(town: Town) -> None:
+    life = Life(town)
+    town.run(SUMS)
+    ask_for_run(town.folder, BITS)
+    life.live(stop_at(2))
+    assert life.opened[0] == "hdp-sum"
+    assert [summary["method"] for summary in life.ended] == ["hdp-bit"]
+
+
+def test_the_schedule_repeats_the_last_run_and_no_sooner(town: Town) -> None:
+    life = Life(town, Schedule(every="7d"))
+    life.live(stop_at(9))
+    assert life.runs == 0
+    assert any("there is none yet" in line for line in life.said)
+    town.run(SUMS)
+    town.add_later_ones()
+    life.live(stop_at(6), step=DAY)
+    assert life.runs == 1
+    # By the files' dates its end is now, so that it is enough to see one.
+    life.live(lambda looks: stop_at(9 if not life.ended else 0)(looks), step=DAY)
+    assert life.looks >= 7
+    assert life.runs == 2
+    assert town.folder.record(town.folder.runs()[-1]).settings == SUMS
+    life.live(stop_at(3), step=DAY)  # a restart
+    assert life.runs == 2
+
+
+def test_the_rule_waits_for_enough(town: Town) -> None:
+    life = Life(town, Schedule(rule=True))
+    town.run(SUMS)
+    life.live(stop_at(5), step=DAY)
+    assert life.runs == 1
+    life.live(lambda looks: stop_at(9 if not life.ended else 0)(looks), step=DAY)
+    assert life.runs == 2
+    assert any("new weight is expected" in line for line in life.said)
+
+
+def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_weigh(town: Town) -> None:
+    life = Life(town, Schedule(rule=True))
+    town.run(BITS)
+    life.live(stop_at(9), step=30 * DAY)
+    assert any("bits have none" in line for line in life.said)
+    training = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=1, factors=2)
+    for store in town.stores:
+        policy = msgspec.structs.replace(store.policy, methods=("hdpmf",), allow_nominal=True, max_rounds=5)
+        store.set_policy(policy)
+    town.run(training)
+    life = Life(town, Schedule(every="1d"))
+    life.live(stop_at(9), step=30 * DAY)
+    assert any("spend epsilon again" in line for line in life.said)
+    assert life.runs == 2
+
+
+def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Town) -> None:
+    for schedule in (Schedule(), Schedule(every="7d"), Schedule(rule=True)):
+        path = tmp_path / str(schedule.every) / str(schedule.rule)
+        ServiceFolder.create(path, Config(name="a", pace=PACE, schedule=schedule), town.folder.catalogue)
+        assert ServiceFolder(path).config.schedule == schedule
+    config = path / "config.toml"
+    for wrong in ('every = "1w"', 'every = "0d"', 'every = "1d"\nrule = true', "often = 1"):
+        config.write_text(f'name = "a"\n[schedule]\n{wrong}\n')
+        with pytest.raises(ConfigError):
+            ServiceFolder(path)
+    config.write_text('name = "a"\n')  # of version 0.1.0
+    assert ServiceFolder(path).config.schedule.never
+
+
+def test_whether_it_is_served(town: Town) -> None:
+    assert not town.folder.served()
+    with town.folder.serving():
+        assert town.folder.served()
+    assert not town.folder.served()
