@@ -15,9 +15,9 @@ def devices_of(enrolled: Enrolled) -> list[dict[str, Any]]:
     return [{"name": card.name, "identity": card.identity, "users": card.users} for card in enrolled.cards]
 
 
-def show_roster(enrolled: Enrolled) -> None:
-    """The devices as a table, with the digest that people compare."""
-    if len(enrolled):
+def show_roster(enrolled: Enrolled, *, each: bool = True) -> None:
+    """How many devices there are, with the digest that people compare; before it a table of them."""
+    if each and len(enrolled):
         print_table(
             ("device", "identity", "users"),
             [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards],

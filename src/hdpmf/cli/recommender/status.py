@@ -65,7 +65,7 @@ def _watch(service: ServiceFolder, every: float, *, json: bool) -> None:
             return json_text.dumps({**facts, "time": time.time(), "hdpmf_version": hdpmf_version()}, allow_nan=False)
         text = StringIO()
         with redirect_stdout(text):
-            _show(enrolled, facts)
+            _show(enrolled, facts, each=False)  # a long roster would push the rest off the screen
         return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}\n{text.getvalue()}"
 
     if json or not sys.stdout.isatty():
@@ -101,9 +101,9 @@ def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
     }
 
 
-def _show(enrolled: Enrolled, facts: dict[str, Any]) -> None:
+def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> None:
     runs, state = facts["runs"], facts["state"]
-    show_roster(enrolled)
+    show_roster(enrolled, each=each)
     if runs:
         print_lines("")
         print_table(
