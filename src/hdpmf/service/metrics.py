@@ -107,4 +107,7 @@ class Metrics:
         names = [
             each.name for each in fields(self) if each.name[0] != "_" and each.name not in ("listeners", "refusals")
         ]
-        return {name: getattr(self, name) for name in names} | {"refusals": dict(self.refusals)}
+        return {name: getattr(self, name) for name in names} | {
+            "refusals": dict(self.refusals),
+            "refusals_of_run": self.refusals_of_run,
+        }

@@ -15,6 +15,7 @@ from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.service.channel import RunChannel
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.refusals import refusals_in_short
 from hdpmf.service.run_files import Checkpoint, RunFiles
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import RecommenderTransport
@@ -107,8 +108,9 @@ class FederatedRun:
             if everyone or waited >= patience:
                 raise FederationError(
                     f"{self.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} devices; "
-                    f"{len(refused)} refused, {len(self.cohort - agreed - refused)} were silent), and the run needs "
-                    f"{self.settings.minimum}; start it again when more devices are there"
+                    f"{len(refused)} refused, {len(self.cohort - agreed - refused)} were silent; refusals: "
+                    f"{refusals_in_short(self.metrics.refusals_of_run)}), and the run needs {self.settings.minimum}; "
+                    "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
                 )
             self.sleep(self.pace.pause)
         self.checkpoint.agreed = tuple(sorted(agreed))

@@ -147,10 +147,14 @@ class Service:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
         earlier = [self.answered(bytes.fromhex(name)) for name in record.earlier]
-        if record.settings.view == "two-servers":
-            outcome = conduct_periods(self._periods(run, record), earlier=earlier)
-        else:
-            outcome = conduct(self._federated(run, record), earlier=earlier)
+        try:
+            if record.settings.view == "two-servers":
+                outcome = conduct_periods(self._periods(run, record), earlier=earlier)
+            else:
+                outcome = conduct(self._federated(run, record), earlier=earlier)
+        except FederationError:
+            self.write_state()  # with the reasons why devices refused
+            raise
         self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
         if record.settings.view == "two-servers":
             self.publish()

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
-from growing_town import BITS, PACE, SUMS, Town
+from growing_town import BITS, PACE, POLICY, SUMS, Town
 
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.cli.recommender.status import status
+from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.protocol.federation import Reason
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.lifecycle import Lifecycle, Ways
+from hdpmf.service.refusals import refusals_in_words
 from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
 from hdpmf.service.schedule import Schedule
 from hdpmf.service.settings import RunSettings
@@ -224,3 +228,31 @@ def test_whether_it_is_served(town: Town) -> None:
     with town.folder.serving():
         assert town.folder.served()
     assert not town.folder.served()
+
+
+def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
+    town: Town, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for store in town.stores[:4]:
+        store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
+    run = town.service.begin(SUMS)
+    with pytest.raises(FederationError, match="4 refused, 0 were silent; refusals: policy 4"):
+        town.service.conduct(run)
+    status(town.folder.path)
+    said = capsys.readouterr().out
+    assert "4 refusals (policy): their owners' policies forbid it; to do: " in said
+    assert not any(store.ledger.spent_total() for store in town.stores)  # nobody is charged for it
+    town.service.give_up(run)
+    for store in town.stores:
+        store.set_policy(POLICY)
+    town.run(SUMS)
+    status(town.folder.path)
+    assert "refusals: none" in capsys.readouterr().out
+
+
+def test_every_word_of_a_device_has_words_for_the_operator() -> None:
+    for reason in get_args(Reason):
+        (line,) = refusals_in_words({reason: 2})
+        assert line.startswith(f"2 refusals ({reason}): ")
+        assert "could not be taken" not in line
+    assert [line.split()[0] for line in refusals_in_words({"busy": 1, "malformed": 5})] == ["5", "1"]

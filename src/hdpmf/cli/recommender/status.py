@@ -102,6 +102,8 @@ def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
 
 
 def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> None:
+    from hdpmf.service.refusals import refusals_in_words
+
     runs, state = facts["runs"], facts["state"]
     show_roster(enrolled, each=each)
     if runs:
@@ -124,9 +126,9 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
                 f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
             )
     if state is not None:
-        refusals = ", ".join(f"{reason} {count}" for reason, count in state["refusals"].items()) or "none"
         print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
-        print_lines(f"refusals: {refusals}")
+        # A state that an earlier version wrote counts for the whole process.
+        print_lines(*refusals_in_words(state.get("refusals_of_run", state["refusals"])) or ["refusals: none"])
     for alert in facts["alerts"]:
         print_lines("", f"ALERT ({alert['name']}): {alert['words']}", f"  to do: {alert['todo']}")
 

@@ -1,0 +1,42 @@
+"""Why devices refused, in words, with what the operator can do: counts by class, and nothing about a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_WORDS = {
+    "policy": (
+        "their owners' policies forbid it",
+        "compare method, epsilon, rounds and --minimum with what owners agree to; by default hdp-sum, epsilon 1 and "
+        "sums over 16 devices and a tenth of the roster",
+    ),
+    "protocol": (
+        "a message was not what they had agreed to, or out of turn",
+        "see that devices have this version; after a restore, give the run up",
+    ),
+    "secure-sum": (
+        "a secure sum was not as they insist on, or broke off",
+        "have owners pin the newest roster; more devices, or more neighbours in config.toml",
+    ),
+    "busy": ("they were answering somebody else in that moment", "nothing, unless it stays so"),
+    "storage": ("their disks refused", "tell the owners: nothing is sent or lost meanwhile"),
+    "unavailable": (
+        "they could not, for now: no roster pinned, or numbers lost in a restart",
+        "have owners pin the roster (hdpmf device join --roster)",
+    ),
+}
+_OURS = ("their answers could not be taken", "see that devices have this version; take off who keeps sending such")
+
+
+def refusals_in_words(counts: Mapping[str, int]) -> list[str]:
+    """A line for each class, the most frequent first."""
+    lines = []
+    for reason, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        why, todo = _WORDS.get(reason, _OURS)
+        lines.append(f"{count} refusals ({reason}): {why}; to do: {todo}")
+    return lines
+
+
+def refusals_in_short(counts: Mapping[str, int]) -> str:
+    """All classes in a few words."""
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) or "none"
