@@ -160,5 +160,4 @@ def _reason(error: SQLAlchemyError) -> str:
     return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
 
 
-Database = ServerDatabase
 """The same; devices have a class of that name, too."""

@@ -16,7 +16,7 @@ import numpy as np
 from hdpmf.aggregator.helper import Helper
 from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.store import Database
+from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.tasks import Rules
 from hdpmf.dap import (
     JOB_ID_SIZE,
@@ -147,9 +147,9 @@ class AuditedServers:
         noises = [None if place == self._index else noise for place in (0, 1)]
         self._now = float(_BEGIN)
         common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}
-        self._helper = Helper(self._keys[1], Database("sqlite://"), noise=noises[1], **common)
+        self._helper = Helper(self._keys[1], ServerDatabase("sqlite://"), noise=noises[1], **common)
         self._between = _Between(self._helper)
-        self._leader = Leader(self._keys[0], Database("sqlite://"), self._between, noise=noises[0], **common)
+        self._leader = Leader(self._keys[0], ServerDatabase("sqlite://"), self._between, noise=noises[0], **common)
         config = self._collector.config.encode().hex()
         self._card = Collector(organisation="shop", hpke=config, identity=PartyKey.generate().public)
 

@@ -17,7 +17,7 @@ pytest.importorskip("sqlalchemy")
 from hdpmf.aggregator.helper import Helper
 from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.store import Database
+from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.tasks import Rules
 from hdpmf.dap import Collection, InputShareAad, PlaintextInputShare, Problem, Report, ReportMetadata, Role
 from hdpmf.dap.basics import HpkeConfig
@@ -88,8 +88,10 @@ class World:
         )
         keys = server_keys()
         rules = Rules(minimum=2, simulation=True)
-        self.helper = Helper(keys[1], Database(), clock=self.clock, noise=SeededNoise(2), rules=rules)
-        self.leader = Leader(keys[0], Database(), self.helper, clock=self.clock, noise=SeededNoise(1), rules=rules)
+        self.helper = Helper(keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules)
+        self.leader = Leader(
+            keys[0], ServerDatabase(), self.helper, clock=self.clock, noise=SeededNoise(1), rules=rules
+        )
         self.servers = keys[0].servers
         self.collector = CollectorKeys.generate("shop")
         self.shards = [self._shard(user) for user in range(users)]
