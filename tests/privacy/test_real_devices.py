@@ -160,8 +160,8 @@ def test_a_leak_by_refusal_or_size_is_found(monkeypatch, leak):
     """A device that refuses if it likes something, or that leaves out what it likes."""
     right = device_survey.choose
 
-    def choose(store, terms, **others):
-        chosen, pays = right(store, terms, **others)
+    def choose(store, terms, *others):
+        chosen, pays = right(store, terms, *others)
         liked = store.ratings().values[chosen] >= 5
         if leak == "refuses" and liked.any():
             raise DeclinedError("budget", "no")

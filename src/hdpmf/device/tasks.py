@@ -10,7 +10,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.device.survey import check_survey
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.protocol import Survey, Terms, decode
-from hdpmf.protocol.survey_task import check_stated
+from hdpmf.protocol.survey_task import check_stated, terms_of
 from hdpmf.protocol.task import Part, Task, task_id
 
 FARTHEST = 92 * 86_400
@@ -44,17 +44,7 @@ def read_task(document: bytes) -> ReadTask:
     if not isinstance(task, Task):
         raise ProtocolError(f"refused: a {type(task).__name__} is no task")
     survey, part = check_stated(task)
-    terms = Terms(
-        method="hdp-sum",
-        view="two-servers",
-        epsilon=survey.epsilon,
-        rounds=2 if survey.labels else 1,
-        catalogue=survey.catalogue,
-        users=task.minimum,
-        minimum=task.minimum,
-        sharing=1,
-        labels=survey.labels,
-    )
+    terms = terms_of(task, survey)
     check_survey(survey, terms)
     return ReadTask(task_id(document), task, survey, part, terms)
 

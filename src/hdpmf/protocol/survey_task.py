@@ -8,6 +8,7 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.privacy.coding import Channels, Coding, make_coding, make_ruler, sum_channels
+from hdpmf.protocol.federation import Terms
 from hdpmf.protocol.oneround import Grouping, Popularity, SumContribution, Survey
 from hdpmf.protocol.task import MOST_LEVELS, Noise, OneRating, Part, Task
 from hdpmf.ratings import RatingScale
@@ -51,6 +52,21 @@ def check_stated(task: Task) -> tuple[Survey, Part]:
     if asked != (task.circuit, task.noise):
         raise ProtocolError("refused: the task's circuit or noise is not what its survey asks for")
     return task.survey, task.part
+
+
+def terms_of(task: Task, survey: Survey) -> Terms:
+    """What a run by a task asks for, as whoever reads it for oneself says: nobody sends it."""
+    return Terms(
+        method="hdp-sum",
+        view="two-servers",
+        epsilon=survey.epsilon,
+        rounds=2 if survey.labels else 1,
+        catalogue=survey.catalogue,
+        users=task.minimum,
+        minimum=task.minimum,
+        sharing=1,
+        labels=survey.labels,
+    )
 
 
 def answer_of(task: Task, numbers: list[int]) -> SumContribution | Popularity:
