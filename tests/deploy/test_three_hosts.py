@@ -42,7 +42,7 @@ TRIAL = {
 """What the page says for a small trial, instead of what it says for a real run."""
 
 PUPILS, FILMS = 20, 30
-LEADER, RUN = "library-aggregator", "shop-recommender-run"
+LEADER, SHOP = "library-aggregator", "shop-recommender"
 REPORTED = "reported to the servers of City Library and University"
 
 
@@ -85,7 +85,7 @@ class Rehearsal:
     def wait(self, what: str, reached: Callable[[], bool], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not reached():
-            failed = [name for name in (RUN, "school", *PEOPLE) if self.hosts.status(name) not in (None, 0)]
+            failed = [name for name in (SHOP, "school", *PEOPLE) if self.hosts.status(name) not in (None, 0)]
             assert not failed, f"{failed[0]} failed: {self.hosts.log(failed[0])[-2000:]}"
             assert time.monotonic() < end, f"no sign of this after {seconds:g} s: {what}"
             time.sleep(0.2)
@@ -143,7 +143,7 @@ def rehearse(folder: Path) -> None:
         time.sleep(max(0.0, down + 5 - time.monotonic()))
         hosts.link("university", "up")
         on.say("the helper's link is up")
-        on.wait("the run has ended", lambda: hosts.status(RUN) == 0, 120)
+        on.wait("the run has ended", lambda: any(shop.glob("runs/*/summary.json")), 120)
         for name in ("school", *PEOPLE):
             on.wait(f"{name} has the model", lambda name=name: "A model of run" in hosts.log(name))
         printed = [on.run(line) for line in section(7)]

@@ -11,7 +11,7 @@ from page import ROOT, section, unit_command
 
 from hdpmf.cli.main import app
 
-SERVICES = ("aggregator", "recommender", "recommender-run")
+SERVICES = ("aggregator", "recommender")
 HARDENING = {
     "User": "hdpmf",
     "NoNewPrivileges": "yes",
@@ -36,11 +36,10 @@ def test_a_service_has_no_rights_that_it_does_not_need(unit: str) -> None:
     assert {name: found.get(name) for name in HARDENING} == HARDENING
 
 
-def test_a_run_is_not_started_by_a_reboot() -> None:
+def test_services_start_by_themselves_and_what_they_start_with_begins_no_run() -> None:
     assert options("aggregator")["WantedBy"] == options("recommender")["WantedBy"] == "multi-user.target"
     assert options("aggregator")["Restart"] == options("recommender")["Restart"] == "always"
-    assert "WantedBy" not in options("recommender-run")
-    assert options("recommender-run")["Restart"] == "on-failure"
+    assert unit_command("recommender").split()[1:3] == ["recommender", "serve"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "deploy").glob("*.service")), ids=lambda path: path.stem)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import fcntl
 import logging
 import socket
 import threading
@@ -138,24 +137,13 @@ class _Bounded(H11Protocol):
 
 
 @contextlib.contextmanager
-def served(service: ServiceFolder) -> Iterator[str | None]:
-    """Serve the public files while inside; the address, or None where another process of this folder does it already.
+def served(service: ServiceFolder) -> Iterator[str]:
+    """Serve the public files while inside; the address.
 
     Raises:
-        TransportError: The address cannot be had.
+        ConfigError: The port cannot be had.
+        TransportError: The web server did not start.
     """
-    with (service.path / ".publishing").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield None
-            return
-        with _serving(service) as address:
-            yield address
-
-
-@contextlib.contextmanager
-def _serving(service: ServiceFolder) -> Iterator[str]:
     config = service.config
     paths = ensure_certificates(service.transport_folder / "tls", config.names)
     listener = _listen(config.host, config.port)

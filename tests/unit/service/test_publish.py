@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
+from hdpmf.errors import ConfigError
 from hdpmf.protocol import ItemFacts, decode, encode
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.protocol.task import task_id
@@ -171,13 +172,13 @@ def test_without_an_index_there_is_nothing(service: ServiceFolder) -> None:
     assert Client(Website(service.path / "public").app).get("/index.json").status_code == 404
 
 
-def test_over_tls_and_by_one_process_only(service: ServiceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_tls_and_by_one_process_at_a_time(service: ServiceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(website, "HEADER_SECONDS", 0.2)
     PublicFiles(service).write()
     with served(service) as address:
         assert address == f"https://localhost:{service.config.port}"
-        with served(service) as other:
-            assert other is None
+        with pytest.raises(ConfigError, match="cannot listen"), served(service):
+            pass
         trust = ssl.create_default_context(cafile=str(service.transport_folder / "tls" / "authority.pem"))
         with httpx.Client(verify=trust, trust_env=False) as client:
             assert client.get(f"{address}/index.json").json() == index_of(service)

@@ -13,7 +13,7 @@ from hdpmf.cli.recommender.certificates import certificates
 from hdpmf.cli.recommender.roster import devices_of, show_roster
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.recommender.status import status
-from hdpmf.cli.recommender.two_servers import publish, servers
+from hdpmf.cli.recommender.two_servers import servers
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.options import DatasetName, Json
 from hdpmf.cli.shared.output import note, print_json, print_lines
@@ -147,7 +147,6 @@ app.command()(one_run.run)
 app.command()(backup)
 app.command()(restore)
 app.command()(servers)
-app.command()(publish)
 
 
 def _catalogue(

@@ -1,4 +1,4 @@
-"""``hdpmf recommender servers`` and ``publish``: sums by two servers, and the files that devices read."""
+"""``hdpmf recommender servers``, and the ways of a run by two servers: to them, and to whoever reads public files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.service.folder import ServiceFolder
-    from hdpmf.service.metrics import Metrics
     from hdpmf.service.run_files import Checkpoint
     from hdpmf.transport.two_servers import TwoServers
 
@@ -66,43 +65,14 @@ def servers(
     )
 
 
-def publish(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
-) -> None:
-    """Serve the public files (task, item facts) until interrupted, run or no run; serve then leaves that to it."""
-    from hdpmf.service.folder import ServiceFolder
-    from hdpmf.service.metrics import Metrics
-    from hdpmf.service.publish import INDEX, PublicFiles
-
-    service = ServiceFolder(folder)
-    public = PublicFiles(service)
-    if not (public.path / INDEX).exists():
-        public.write()
-    with public_files(service) as here:
-        if not here:
-            raise ConfigError(f"another process serves the public files of {folder}")
-        wait_forever(Metrics())
-
-
-def wait_forever(metrics: Metrics) -> None:
-    """Until interrupted."""
-    metrics.stage = "serving the public files"
-    while True:
-        time.sleep(3600)
-
-
 @contextmanager
-def public_files(place: ServiceFolder) -> Iterator[bool]:
-    """Serve the public files while inside, unless another process does; whether it is this one."""
+def public_files(place: ServiceFolder) -> Iterator[None]:
+    """Serve the public files while inside."""
     from hdpmf.service.website import served
 
     with served(place) as address:
-        note(
-            "another process serves the public files"
-            if address is None
-            else f"public files for devices: {address}/index.json"
-        )
-        yield address is not None
+        note(f"public files for devices: {address}/index.json")
+        yield
 
 
 @contextmanager
