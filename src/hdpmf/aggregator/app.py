@@ -54,7 +54,7 @@ from hdpmf.dap import (
     Report,
     id_from_text,
 )
-from hdpmf.errors import DapError, HdpmfError
+from hdpmf.errors import DapError
 from hdpmf.protocol import Task, decode
 from hdpmf.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER, TASK_MEDIA_TYPE, TASK_PATH, decode_submission
 from hdpmf.protocol.task import task_id
@@ -129,9 +129,7 @@ class Resources:
         async def answer(request: Request) -> Response:
             try:
                 response = await handlers[request.method](request)
-            except (HdpmfError, HTTPException) as error:
-                response = problem(error, self._limits.retry_after)
-            except Exception as error:
+            except Exception as error:  # whatever it is, the other side gets an answer, and the log the kind of it
                 response = problem(error, self._limits.retry_after)
             self._metrics.answers.labels(resource, response.status_code).inc()
             return response

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 
-from hdpmf.aggregator.batches import Batches, closed_times
-from hdpmf.aggregator.keys import ServerKeys
+from hdpmf.aggregator.batches import closed_times
+from hdpmf.aggregator.engine import SummingServer
 from hdpmf.aggregator.shares import prepare_share
-from hdpmf.aggregator.store import ServerDatabase, lock_task
+from hdpmf.aggregator.store import lock_task
 from hdpmf.aggregator.sums import JobSums
 from hdpmf.aggregator.tables import ReportState, answers, reports
-from hdpmf.aggregator.tasks import OpenTask, Rules, TaskBook
-from hdpmf.aggregator.tidy import TaskCounts, count, purge
+from hdpmf.aggregator.tasks import OpenTask
 from hdpmf.dap import (
     JOB_ID_SIZE,
     AggregateShare,
@@ -28,8 +24,7 @@ from hdpmf.dap import (
     PrepareResp,
     Problem,
 )
-from hdpmf.errors import ConfigError, DapError, PrioError, StorageError
-from hdpmf.privacy.sampling import Noise, ReleasedNoise
+from hdpmf.errors import DapError, PrioError, StorageError
 from hdpmf.transport.extras import needs
 
 with needs("sqlalchemy"):
@@ -39,35 +34,10 @@ _LOG = logging.getLogger(__name__)
 _TRIES = 5
 
 
-class Helper:
-    """The server that only the leader talks to.
+class Helper(SummingServer):
+    """The server that only the leader talks to."""
 
-    Args:
-        keys: Whose it is.
-        database: Where it writes.
-        clock: Seconds since 1970.
-        noise: What it adds to sums.
-        marks: The file of closed batches, outside the database; None if that is in memory.
-        rules: What its operator decides.
-    """
-
-    def __init__(
-        self,
-        keys: ServerKeys,
-        database: ServerDatabase,
-        *,
-        clock: Callable[[], float] = time.time,
-        noise: Noise | None = None,
-        marks: Path | None = None,
-        rules: Rules | None = None,
-    ) -> None:
-        if keys.role != "helper":
-            raise ConfigError("these keys are the leader's")
-        rules = Rules() if rules is None else rules
-        database.claim_role(keys.role)
-        self._keys, self._database, self._clock, self._rules = keys, database, clock, rules
-        self._book = TaskBook(database, keys, rules, clock)
-        self._batches = Batches(database, keys, rules, ReleasedNoise() if noise is None else noise, marks)
+    role = "helper"
 
     def add_task(self, document: bytes) -> bytes:
         """Take part in a task. The same again changes nothing.
@@ -79,10 +49,6 @@ class Helper:
             ProtocolError: This server does not take part in such a task.
         """
         return self._book.add(document)
-
-    def task(self, task_id: bytes) -> OpenTask:
-        """A task that this server takes part in."""
-        return self._book.get(task_id)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """Check reports with the leader, and add those that hold.
@@ -135,22 +101,6 @@ class Helper:
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()
-
-    def purge(self) -> int:
-        """Drop what tasks that are long over have left; report ids and closed batches stay.
-
-        Returns:
-            Tasks that were purged.
-        """
-        return purge(self._database, self._clock() - self._rules.keep)
-
-    def counts(self, task_id: bytes) -> TaskCounts:
-        """How many reports of a task there are."""
-        return count(self._database, self._book.get(task_id))
-
-    def task_ids(self) -> list[bytes]:
-        """All tasks."""
-        return self._book.ids()
 
     def _run(self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]) -> bytes | None:
         """Check the reports and write the result down; None if it was overtaken."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from hdpmf.aggregator.batches import Batches
+from hdpmf.aggregator.engine import SummingServer
 from hdpmf.aggregator.jobs import Job, Jobs
 from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.aggregator.shares import prepare_share
 from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.sums import JobSums
 from hdpmf.aggregator.tables import collections
-from hdpmf.aggregator.tasks import OpenTask, Rules, TaskBook
-from hdpmf.aggregator.tidy import TaskCounts, count, purge, waiting
+from hdpmf.aggregator.tasks import OpenTask
+from hdpmf.aggregator.tidy import waiting
 from hdpmf.aggregator.uploads import Upload, Uploads
 from hdpmf.dap import (
     JOB_ID_SIZE,
@@ -37,9 +35,8 @@ from hdpmf.dap import (
     Report,
     ReportShare,
 )
-from hdpmf.errors import ConfigError, DapError, PrioError
+from hdpmf.errors import DapError, PrioError
 from hdpmf.prio import Preparation
-from hdpmf.privacy.sampling import Noise, ReleasedNoise
 from hdpmf.transport.extras import needs
 
 with needs("sqlalchemy"):
@@ -58,39 +55,23 @@ class HelperDoor(Protocol):
         """Close a batch; the same again gives the same share."""
 
 
-class Leader:
+class Leader(SummingServer):
     """The server that devices and the collector talk to.
 
     Args:
         keys: Whose it is.
         database: Where it writes.
         helper: The other server.
-        clock: Seconds since 1970.
-        noise: What it adds to sums.
-        marks: The file of closed batches, outside the database; None if that is in memory.
-        rules: What its operator decides.
+        others: As of ``SummingServer``.
     """
 
-    def __init__(
-        self,
-        keys: ServerKeys,
-        database: ServerDatabase,
-        helper: HelperDoor,
-        *,
-        clock: Callable[[], float] = time.time,
-        noise: Noise | None = None,
-        marks: Path | None = None,
-        rules: Rules | None = None,
-    ) -> None:
-        if keys.role != "leader":
-            raise ConfigError("these keys are the helper's")
-        rules = Rules() if rules is None else rules
-        database.claim_role(keys.role)
-        self._keys, self._database, self._helper, self._clock, self._rules = keys, database, helper, clock, rules
-        self._book = TaskBook(database, keys, rules, clock)
-        self._batches = Batches(database, keys, rules, ReleasedNoise() if noise is None else noise, marks)
-        self._uploads = Uploads(database, self._book, rules, clock)
-        self._jobs = Jobs(database, self._book, rules, clock)
+    role = "leader"
+
+    def __init__(self, keys: ServerKeys, database: ServerDatabase, helper: HelperDoor, **others: Any) -> None:
+        super().__init__(keys, database, **others)
+        self._helper = helper
+        self._uploads = Uploads(database, self._book, self._rules, self._clock)
+        self._jobs = Jobs(database, self._book, self._rules, self._clock)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Take part in a task. The same again changes nothing.
@@ -106,10 +87,6 @@ class Leader:
             ProtocolError: This server does not take part in such a task.
         """
         return self._book.add(document, devices)
-
-    def task(self, task_id: bytes) -> OpenTask:
-        """A task that this server takes part in."""
-        return self._book.get(task_id)
 
     def upload(self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b"") -> None:
         """Store a report. When this returns it is on the disk.
@@ -210,25 +187,9 @@ class Leader:
             return None
         return Collection(PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other).encode()
 
-    def purge(self) -> int:
-        """Drop what tasks that are long over have left; report ids and closed batches stay.
-
-        Returns:
-            Tasks that were purged.
-        """
-        return purge(self._database, self._clock() - self._rules.keep)
-
-    def counts(self, task_id: bytes) -> TaskCounts:
-        """How many reports of a task there are."""
-        return count(self._database, self._book.get(task_id))
-
     def waiting(self) -> int:
         """Reports of all tasks that are not checked yet."""
         return waiting(self._database)
-
-    def task_ids(self) -> list[bytes]:
-        """All tasks."""
-        return self._book.ids()
 
     def _run(self, job: Job) -> None:
         """One job, from its reports to their sum."""
