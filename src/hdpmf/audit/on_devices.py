@@ -186,6 +186,12 @@ def device_cells(**chosen: Any) -> list[DeviceAudit]:
     return audits
 
 
+def judge(claimed: float | None, bound: float, noise: float, deviation: float) -> str:
+    """What a lower bound and the size of the noise (1 as it should be) say about a claim."""
+    found = verdict(claimed, bound)
+    return TOO_LITTLE if found == STANDS and noise < 1.0 - DEVIATIONS * deviation else found
+
+
 def audit_devices(audit: DeviceAudit) -> DeviceAuditResult:
     """Play the game."""
     begin = time.perf_counter()
@@ -197,13 +203,12 @@ def audit_devices(audit: DeviceAudit) -> DeviceAuditResult:
     if audit.view == "messages" and method_named(audit.method).trains:
         others["share"] = play(audit, truth, rng, share=True).scores()
     noise, deviation = observed.noise(truth)
-    found = verdict(audit.claimed, bound.epsilon)
     return DeviceAuditResult(
         audit=audit,
         status=audit.promise.status,
         epsilon_claimed=audit.claimed,
         epsilon_lower_bound=bound.epsilon,
-        verdict=TOO_LITTLE if found == STANDS and noise < 1.0 - DEVIATIONS * deviation else found,
+        verdict=judge(audit.claimed, bound.epsilon, noise, deviation),
         noise=noise,
         noise_deviation=deviation,
         right=bound.right,

@@ -18,10 +18,10 @@ import numpy as np
 
 from hdpmf.audit.agents import SCALE
 from hdpmf.audit.bounds import CONFIDENCE
-from hdpmf.audit.game import STANDS, verdict
+from hdpmf.audit.game import STANDS
 from hdpmf.audit.less_noise import LessNoise
 from hdpmf.audit.observed import CanaryNumbers, ObservedCanaries
-from hdpmf.audit.on_devices import DEVIATIONS, ENDS, HIGH, LOW, TOO_LITTLE
+from hdpmf.audit.on_devices import ENDS, HIGH, LOW, judge
 from hdpmf.audit.one_run import one_run_bound, one_run_ceiling
 from hdpmf.audit.server_pair import AuditedServers, Fault, Held, ServerName
 from hdpmf.audit.shares import Look, look_at_shares
@@ -175,13 +175,12 @@ def audit_server_sums(audit: ServerAudit) -> ServerAuditResult:
     observed = _sums(audit, truth)
     bound = one_run_bound(observed.scores(), truth, audit.confidence)
     noise, deviation = observed.noise(truth)
-    found = verdict(audit.claimed, bound.epsilon)
     return ServerAuditResult(
         audit=audit,
         status=audit.promise.status,
         epsilon_claimed=audit.claimed,
         epsilon_lower_bound=bound.epsilon,
-        verdict=TOO_LITTLE if found == STANDS and noise < 1.0 - DEVIATIONS * deviation else found,
+        verdict=judge(audit.claimed, bound.epsilon, noise, deviation),
         noise=noise,
         noise_deviation=deviation,
         right=bound.right,
