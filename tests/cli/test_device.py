@@ -267,6 +267,42 @@ def test_ledger_is_honest_about_what_protects_nothing(rated: Path, tmp_path: Pat
     assert "without any protection" in call("device", "status", rated).out
 
 
+def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, call: Call) -> None:
+    fresh = call("device", "rate", rated, TABLE.ids[0], "2", "--json").json
+    assert fresh["released"] == []
+    _pay(rated)
+    said = " ".join(call("device", "ledger", rated).out.split())
+    assert "afterwards" not in said
+    changed = call("device", "rate", rated, TABLE.ids[0], "4")
+    words = " ".join(changed.out.split())
+    assert "released on 20" in words
+    assert "to films.example:9443 (hdp-sum, run abababab)" in words
+    assert "cannot be recalled. The new value is not sent to this recommender: a rating answers it once." in words
+    removed = call("device", "rate", rated, TABLE.ids[1], "--remove", "--json").json
+    (release,) = removed["released"]
+    assert (release["run"], release["method"], release["recommender"]) == ("ab" * 16, "hdp-sum", "films.example:9443")
+    assert "stays sent and cannot be recalled." in release["words"]
+    assert "new value" not in release["words"]
+    said = " ".join(call("device", "ledger", rated).out.split())
+    assert "Of these ratings you changed 1 and removed 1 on this device afterwards. What was sent stays sent" in said
+    (run,) = call("device", "ledger", rated, "--json").json["runs"]
+    assert (run["ratings"], run["changed_afterwards"], run["removed_afterwards"]) == (3, 1, 1)
+    listed = {
+        rating["item"]: rating["released"]
+        for rating in call("device", "rate", rated, "--list", "--json").json["ratings"]
+    }
+    assert [release["changed_afterwards"] for release in listed[TABLE.ids[0]]] == [True]
+    assert [release["changed_afterwards"] for release in listed[TABLE.ids[2]]] == [False]
+    table = call("device", "rate", rated, "--list").out
+    assert table.count("changed since") == 1
+
+
+def test_a_training_run_may_use_a_new_value(rated: Path, tmp_path: Path, call: Call) -> None:
+    _pay(rated, method="hdpmf-paid")
+    words = " ".join(call("device", "rate", rated, TABLE.ids[0], "4").out.split())
+    assert "A later run may use the new value, as far as the rating's budget reaches." in words
+
+
 def test_ledger_shows_the_last_entries_unless_asked_for_all(rated: Path, call: Call) -> None:
     for number in range(13):
         with DeviceStore.open(rated) as store:

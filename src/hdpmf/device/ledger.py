@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,6 +74,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Charged:
+    """A run that ratings have paid for. PRIVATE.
+
+    Attributes:
+        entry: What it was.
+        sent: What was sent first.
+        number: Of the entry with which they paid; values that are younger are not in what was sent.
+        pairs: Tags of the ratings.
+        users: Whose they were, by tag, one for each.
+        paid: What each paid.
+    """
+
+    entry: Entry
+    sent: Entry
+    number: int
+    pairs: Sequence[bytes]
+    users: Sequence[bytes]
+    paid: np.ndarray
+
+
 def utc_now() -> str:
     """The time as the ledger writes it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -128,7 +150,7 @@ class Ledger:
             return chosen
         users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
         order = sorted(
-            (self._user_tag(user), self._pair_tag(user, item), place)
+            (self._user_tag(user), self.tag_of(user, item), place)
             for user, item, place in zip(users, items, chosen.tolist(), strict=True)
         )
         kept, counts = [], Counter[bytes]()
@@ -166,7 +188,7 @@ class Ledger:
         items = [str(item) for item in paying.item_ids.tolist()]
         charges = np.empty(len(pays), _CHARGES)
         charges["user"] = _tags([self._user_tag(user) for user in users])
-        charges["pair"] = _tags([self._pair_tag(*pair) for pair in zip(users, items, strict=True)])
+        charges["pair"] = _tags([self.tag_of(*pair) for pair in zip(users, items, strict=True)])
         charges["epsilon"] = pays
         with self._database.transaction():
             policy = self._policy()
@@ -236,22 +258,30 @@ class Ledger:
         """
         return max(self._sums("user", held=False).values(), default=0.0)
 
-    def charged(self) -> list[tuple[Entry, list[bytes], np.ndarray]]:
-        """For every run that ratings have paid for: what it was, whose they were, by tag, and what each paid."""
-        about: dict[str, Entry] = {}
-        owners: dict[bytes, bytes] = {}
+    def charged(self) -> list[Charged]:
+        """The runs that ratings have paid for, since something of them has left; in their order."""
+        about, sent, first, owners = dict[str, Entry](), dict[str, Entry](), dict[str, int](), dict[bytes, bytes]()
         for number, entry, sealed in self._rows():
             written = self._entry(number, entry)
             if written.action != "returned":
                 about.setdefault(written.run, written)
                 charges = self._opened(number, sealed)
                 owners |= zip(_keys(charges["pair"]), _keys(charges["user"]), strict=True)
+                if len(charges):
+                    first.setdefault(written.run, number)
+            if written.action == "sent":
+                sent.setdefault(written.run, written)
         found = []
         for run, written in about.items():
             paid = self._sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
             if paid:
-                found.append((written, [owners[tag] for tag in paid], np.array(list(paid.values()))))
+                pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
+                found.append(Charged(written, sent.get(run, written), first[run], list(paid), users, pays))
         return found
+
+    def tag_of(self, user: str, item: str) -> bytes:
+        """Of a rating. It stays the same when the rating changes, goes or returns, and when the passphrase changes."""
+        return self._vault.lasting_tag(b"pair", user, item)
 
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
@@ -284,10 +314,6 @@ class Ledger:
     def _user_tag(self, user: str) -> bytes:
         return self._vault.lasting_tag(b"user", user)
 
-    def _pair_tag(self, user: str, item: str) -> bytes:
-        """Of a rating. It stays the same when the rating changes, goes or returns, and when the passphrase changes."""
-        return self._vault.lasting_tag(b"pair", user, item)
-
     def _spent_by(self, ratings: Ratings) -> np.ndarray:
         return self._look_up(ratings, self._sums("pair"))
 
@@ -295,7 +321,7 @@ class Ledger:
         if not sums:
             return np.zeros(len(ratings))
         pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
-        return np.fromiter((sums.get(self._pair_tag(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
+        return np.fromiter((sums.get(self.tag_of(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
 
     def _sums(
         self, by: Literal["user", "pair"], wanted: Callable[[Entry], bool] = lambda entry: True, *, held: bool = True

@@ -25,12 +25,19 @@ T = TypeVar("T")
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rating as it lies in the file: one per user and item. ``weight`` overrides the product of the two weights."""
+    """A rating as it lies in the file: one per user and item.
+
+    Attributes:
+        weight: Overrides the product of the two weights.
+        since: Number of the ledger's last entry when the rating got this value: what came after it may have sent this
+            one, what came before has not. 0 in records of version 0.1.0, which did not say it.
+    """
 
     user: str
     item: str
     value: float
     weight: float | None = None
+    since: int = 0
 
     def __repr__(self) -> str:
         return "Record(...)"
@@ -92,10 +99,7 @@ class RatedItems:
                 raise RatingsError(f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed")
         with self._database.transaction():
             self._admit({record.user for record in records})
-            if len(records) == 1 and records[0].weight is None:
-                before = self.find(records[0].user, records[0].item)
-                if before is not None:
-                    records = [msgspec.structs.replace(records[0], weight=before.weight)]
+            records = self._after(records)
             self._write("ratings", ((self.pair_tag(record.user, record.item), record) for record in records))
 
     def remove(self, user: str, item: str) -> None:
@@ -218,6 +222,21 @@ class RatedItems:
         ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
         mixed = np.where(np.isnan(own), beta[codes] * gamma[positions], own) if bool((own > 0).any()) else None
         return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept))
+
+    def _after(self, records: Sequence[Record]) -> list[Record]:
+        """Ratings with what is kept of those in whose place they come."""
+        single = len(records) == 1
+        found = [self.find(records[0].user, records[0].item)] if single else self._unsorted()
+        before = {(record.user, record.item): record for record in found if record is not None}
+        now = int(self._database.execute("SELECT coalesce(max(number), 0) FROM ledger")[0][0])
+
+        def after(record: Record) -> Record:
+            old = before.get((record.user, record.item))
+            since = old.since if old is not None and old.value == record.value else now
+            weight = old.weight if single and old is not None and record.weight is None else record.weight
+            return msgspec.structs.replace(record, since=since, weight=weight)
+
+        return [after(record) for record in records]
 
     def _admit(self, users: set[str]) -> None:
         """Know these users from now on, if there is room for them."""

@@ -42,15 +42,15 @@ class SpentTogether:
 
 def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
     """What the ratings of one user have spent together; in a silo, of the user who has spent most."""
-    charged = list(ledger.charged())
+    charged = ledger.charged()
     totals: dict[bytes, float] = {}
-    for _, users, epsilons in charged:
-        for user, epsilon in zip(users, epsilons.tolist(), strict=True):
+    for run in charged:
+        for user, epsilon in zip(run.users, run.paid.tolist(), strict=True):
             totals[user] = totals.get(user, 0.0) + epsilon
     if not totals:
         return SpentTogether(0.0, 0.0, delta, True)
     most = max(totals, key=lambda user: totals[user])
-    own = [(entry, epsilons[[user == most for user in users]]) for entry, users, epsilons in charged]
+    own = [(run.entry, run.paid[[user == most for user in run.users]]) for run in charged]
     return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
 
 

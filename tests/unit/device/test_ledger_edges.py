@@ -68,11 +68,11 @@ def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> No
     n_entries = len(store.ledger.entries())
     store.ledger.give_back_held("again")
     assert len(store.ledger.entries()) == n_entries
-    (written, owners, paid) = store.ledger.charged()[0]
-    assert written.run == OTHER
+    run = store.ledger.charged()[0]
+    assert run.entry.run == run.sent.run == OTHER
     assert len(store.ledger.charged()) == 1
-    assert owners == [store._rated.user_tag("me")] * 3
-    assert sorted(paid) == pytest.approx(sorted(0.25 * _budgets(store)))
+    assert list(run.users) == [store._rated.user_tag("me")] * 3
+    assert sorted(run.paid) == pytest.approx(sorted(0.25 * _budgets(store)))
 
 
 def test_one_run_has_a_limit_of_its_own(store: DeviceStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from hdpmf.methods.words import MEANING
 
 if TYPE_CHECKING:
     from hdpmf.device.ledger import Entry
+    from hdpmf.device.releases import Afterwards
     from hdpmf.methods import Form
     from hdpmf.privacy.accounting import Cost
 
@@ -28,10 +29,15 @@ _RATERS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for."""
+    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for.
+
+    Attributes:
+        afterwards: What the owner did with its ratings since, where anything has left.
+    """
 
     run: str
     entries: Sequence[Entry]
+    afterwards: Afterwards | None = None
 
     @property
     def paid(self) -> Entry | None:
@@ -69,13 +75,14 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Say in plain words what this device has sent, when, to whom, and what that reveals under which assumption."""
+    from hdpmf.device.releases import afterwards
     from hdpmf.device.spending import spent_together
 
     with target.open(moved=True) as store:
         entries, total = store.ledger.entries(), store.ledger.spent_total()
-        together = spent_together(store.ledger)
+        together, since = spent_together(store.ledger), afterwards(store)
         epsilon, limit, users = store.policy.own_epsilon, store.policy.own_total, store.users
-    runs = _runs(entries)
+    runs = _runs(entries, since)
     if json:
         print_json(
             {
@@ -115,11 +122,11 @@ def ledger(
     )
 
 
-def _runs(entries: Sequence[Entry]) -> list[_Run]:
+def _runs(entries: Sequence[Entry], since: Mapping[str, Afterwards]) -> list[_Run]:
     by_run: dict[str, list[Entry]] = {}
     for entry in entries:
         by_run.setdefault(entry.run, []).append(entry)
-    return [_Run(run, of_run) for run, of_run in by_run.items()]
+    return [_Run(run, of_run, since.get(run)) for run, of_run in by_run.items()]
 
 
 def _print_run(run: _Run) -> None:
@@ -137,6 +144,9 @@ def _print_run(run: _Run) -> None:
     if paid.view == "two-servers":
         left = next((entry.words for entry in run.entries if entry.action == "sent"), "nothing, so far")
         _paragraph(f"What has left: {left}.")
+    done = "" if run.afterwards is None else run.afterwards.in_words(paid.method)
+    if done:
+        _paragraph(done)
     _paragraph(f"What that reveals: {_reveals(cost)}")
     _paragraph(f"What it stands on: {MEANING[cost.status]} {cost.reason}")
     _paragraph(form.stays_open)
@@ -177,6 +187,8 @@ def _run_fields(run: _Run) -> dict[str, Any]:
         "sent": run.count("sent"),
         "refused": run.count("refused"),
         "ratings": 0 if paid is None else paid.ratings,
+        "changed_afterwards": 0 if run.afterwards is None else run.afterwards.changed,
+        "removed_afterwards": 0 if run.afterwards is None else run.afterwards.removed,
         "leaves_the_device": None if form is None else form.sent,
         "not_protected": None if form is None else form.stays_open,
         "cost": None if cost is None else cost.fields(),

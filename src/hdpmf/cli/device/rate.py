@@ -10,10 +10,12 @@ import typer
 from hdpmf.cli.device.store import StoreOptions, User
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Columns, Json, Scale
-from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
+from hdpmf.cli.shared.output import note, print_json, print_lines, print_paragraph, print_table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hdpmf.device.ledger import Charged
+    from hdpmf.device.rated import Record
     from hdpmf.device.store import DeviceStore
 
 _MOST_FOUND = 50
@@ -69,6 +71,8 @@ def rate(
                 print_json({**said, "ratings": store.n_ratings})
             else:
                 print_lines(f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent.")
+                for run in said.get("released", ()):
+                    print_paragraph(run["words"])
 
 
 def _change(
@@ -77,7 +81,7 @@ def _change(
     with store.transaction():
         if remove and item is not None:
             store.remove(item, user=user)
-            return {"done": "Removed. What it has spent stays spent"}
+            return {"done": "Removed. What it has spent stays spent", "released": _released(store, user, item, True)}
         if value is not None and item is not None:
             store.rate(item, value, user=user)
         if weight is not None:
@@ -88,7 +92,24 @@ def _change(
     catalogue = store.pinned_catalogue
     if catalogue is not None and item is not None and item not in catalogue.positions:
         note("The catalogue does not have this item: the rating is kept, but not used.")
-    return {"done": "Rated" if value is not None else "Weighed"}
+    if value is None or item is None:
+        return {"done": "Weighed"}
+    return {"done": "Rated", "released": _released(store, user, item, False)}
+
+
+def _released(store: DeviceStore, user: str, item: str, removed: bool) -> list[dict[str, str]]:
+    """What was sent of a rating before: nobody gets it back by changing or removing it."""
+    from hdpmf.device.releases import released_words, releases
+
+    return [
+        {**_release_fields(run), "words": released_words(run.sent, removed=removed)}
+        for run in releases(store, user, item)
+    ]
+
+
+def _release_fields(run: Charged) -> dict[str, str]:
+    entry = run.sent
+    return {"at": entry.at, "recommender": entry.recommender, "method": entry.method, "run": entry.run}
 
 
 def _bulk(
@@ -106,7 +127,9 @@ def _bulk(
 
 
 def _list(store: DeviceStore, json: bool) -> None:
-    records = store.records()
+    from hdpmf.device.releases import by_rating
+
+    records = list(by_rating(store))
     titles = _titles(store)
 
     if json:
@@ -117,16 +140,27 @@ def _list(store: DeviceStore, json: bool) -> None:
                 "title": titles.get(record.item),
                 "value": record.value,
                 "weight": record.weight,
+                "released": [
+                    {**_release_fields(run), "changed_afterwards": record.since >= run.number} for run in runs
+                ],
             }
-            for record in records
+            for record, runs in records
         ]
         print_json({"ratings": items})
         return
     rows = [
-        (record.user, record.item, f"{record.value:g}", f"{record.weight:.3g}", titles.get(record.item, ""))
-        for record in records
-    ]
-    print_table(("user", "item", "rating", "weight", "title"), rows, numeric=("rating", "weight"))
+        (record.user, record.item, f"{record.value:g}", f"{record.weight:.3g}", _sent(record, runs),
+         titles.get(record.item, ""))
+        for record, runs in records
+    ]  # fmt: skip
+    print_table(("user", "item", "rating", "weight", "released", "title"), rows, numeric=("rating", "weight"))
+
+
+def _sent(record: Record, runs: list[Charged]) -> str:
+    """When a rating was released last, and whether as it is now."""
+    if not runs:
+        return ""
+    return f"{runs[-1].sent.at[:10]}{', changed since' if record.since >= runs[-1].number else ''}"
 
 
 def _search(store: DeviceStore, text: str, json: bool) -> None:
