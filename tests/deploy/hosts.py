@@ -1,4 +1,4 @@
-"""Hosts on this machine: network namespaces on a bridge, each with its own address, names and /srv.
+"""Hosts on this machine: network namespaces around a router, each with its own address, names and disk at /srv.
 
 ``ip netns`` needs root. A host sees the others by their addresses only: /srv is its own, so nobody can read anybody's
 keys. What runs on it ends with the thread that started it.
@@ -6,6 +6,7 @@ keys. What runs on it ends with the thread that started it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -16,8 +17,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from router import DEVICE, Router
+
 HOME = "/srv/hdpmf"
-NETEM = ("delay", "20ms", "loss", "1%")
+DELAY, LOSS = 0.02, 0.01
+"""Seconds from host to host, and the share of packets that are lost."""
+
+DISK = 64 << 20
+"""Bytes of a host's disk."""
+
 _ENTER = 'mount --bind "$1" /srv && mount --bind "$2" /etc/hosts && cd /srv/hdpmf && shift 2 && exec "$@"'
 
 
@@ -25,11 +33,13 @@ def lacking() -> str:
     """What this machine lacks for hosts; empty if they can be made."""
     if os.geteuid() != 0:
         return "hosts as network namespaces need root"
-    absent = [tool for tool in ("ip", "mount", "setpriv") if shutil.which(tool) is None]
+    absent = [tool for tool in ("ip", "mount", "umount", "setpriv") if shutil.which(tool) is None]
     if absent:
         return f"hosts as network namespaces need {absent[0]} (iproute2, util-linux): install it, or run .ci/run"
     if not Path("/srv").is_dir():
         return "hosts as network namespaces need a folder /srv"
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return f"the router between hosts needs {DEVICE}"
     name = f"hdpmf-{os.getpid()}-probe"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
     if made.returncode != 0:
@@ -40,13 +50,17 @@ def lacking() -> str:
 
 def ip(*arguments: str) -> None:
     """``ip``, which has to succeed."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    _succeed("ip", *arguments)
+
+
+def _succeed(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class Hosts:
-    """Use as a context: on the way out processes, links and namespaces are gone.
+    """Use as a context: on the way out processes, links, disks and namespaces are gone.
 
     Args:
         folder: For their files and logs.
@@ -54,7 +68,7 @@ class Hosts:
         environment: Added to the environment of all commands.
 
     Attributes:
-        netem: Whether links have latency and loss.
+        router: Carries what they say to each other.
     """
 
     def __init__(self, folder: Path, names: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]) -> None:
@@ -64,19 +78,18 @@ class Hosts:
         self._prefix = f"hdpmf-{os.getpid()}-"
         self._stack = ExitStack()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.netem = True
+        self._addresses = {host: f"10.77.0.{number}" for number, host in enumerate(names, 1)}
+        self.router = Router(DELAY, LOSS)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.callback(self._stop)
-            switch = self._space(stack, "switch")
-            ip("-n", switch, "link", "add", "bridge", "type", "bridge")
-            ip("-n", switch, "link", "set", "bridge", "up")
             known = ["127.0.0.1 localhost"]
-            for number, (host, names) in enumerate(self._names.items(), 1):
-                self._connect(stack, switch, host, f"10.77.0.{number}")
-                known.append(f"10.77.0.{number} {' '.join(names)}")
+            for host, names in self._names.items():
+                self._connect(stack, host)
+                known.append(f"{self._addresses[host]} {' '.join(names)}")
             (self._folder / "hosts").write_text("\n".join([*known, ""]))
+            stack.enter_context(self.router)
+            stack.callback(self._stop)
             self._stack = stack.pop_all()
         return self
 
@@ -91,13 +104,13 @@ class Hosts:
         """What a process has said."""
         return (self._folder / f"{process}.log").read_text(errors="replace")
 
-    def call(self, host: str, *command: str) -> str:
-        """Run a command on a host; its standard output. AssertionError, with its words, if it fails."""
+    def call(self, host: str, *command: str, fails: bool = False) -> str:
+        """Run a command on a host; what it said. AssertionError, with that, unless it ends as it should."""
         done = subprocess.run(
             self._entered(host, command), capture_output=True, text=True, env=self._environment, timeout=60
         )
-        assert done.returncode == 0, f"{host}$ {' '.join(command)}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        assert (done.returncode != 0) is fails, f"{host}$ {' '.join(command)}\n{done.stdout}{done.stderr}"
+        return done.stderr if fails else done.stdout
 
     def start(self, process: str, host: str, *command: str) -> None:
         """Start a command on a host; its words go to a log, also if it was started before."""
@@ -111,39 +124,51 @@ class Hosts:
                 start_new_session=True,
             )
 
-    def status(self, process: str) -> int | None:
-        """How a process ended; None while it runs."""
-        return self._running[process].poll()
+    def failed(self) -> str:
+        """A process that has ended by itself, with an error; empty if there is none."""
+        return next((name for name, process in self._running.items() if process.poll() not in (None, 0)), "")
 
-    def kill(self, process: str) -> None:
+    def kill(self, *processes: str) -> None:
         """``kill -9``."""
-        self._running[process].kill()
-        self._running[process].wait()
+        for name in processes:
+            process = self._running.pop(name)
+            process.kill()
+            process.wait()
 
     def link(self, host: str, state: str) -> None:
         """Pull a host's plug ("down"), or put it back ("up")."""
-        ip("-n", self._prefix + "switch", "link", "set", host, state)
+        self.router.link(self._addresses[host], state == "up")
+
+    def fill_disk(self, host: str) -> None:
+        """Leave no byte."""
+        with (self.home(host) / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+            while True:
+                ballast.write(bytes(1 << 16))
+
+    def free_disk(self, host: str) -> None:
+        """Make room again."""
+        (self.home(host) / "ballast").unlink()
 
     def _entered(self, host: str, command: tuple[str, ...]) -> list[str]:
         space, place = self._prefix + host, self._folder / host
         inside = ["sh", "-c", _ENTER, "sh", str(place), str(self._folder / "hosts"), *command]
         return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", space, *inside]
 
-    def _space(self, stack: ExitStack, host: str) -> str:
-        ip("netns", "add", self._prefix + host)
-        stack.callback(ip, "netns", "del", self._prefix + host)
-        return self._prefix + host
-
-    def _connect(self, stack: ExitStack, switch: str, host: str, address: str) -> None:
-        self.home(host).mkdir(parents=True)
-        space = self._space(stack, host)
-        ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", host, "netns", switch)
-        ip("-n", switch, "link", "set", host, "master", "bridge", "up")
+    def _connect(self, stack: ExitStack, host: str) -> None:
+        """Its disk, its namespace, its interface."""
+        disk, space, address = self._folder / host, self._prefix + host, self._addresses[host]
+        disk.mkdir()
+        _succeed("mount", "-t", "tmpfs", "-o", f"size={DISK}", "hdpmf", str(disk))
+        stack.callback(_succeed, "umount", "--lazy", str(disk))
+        self.home(host).mkdir()
+        ip("netns", "add", space)
+        stack.callback(ip, "netns", "del", space)
+        interface = f"h{os.getpid()}-{host[:4]}"
+        self.router.port(interface, address)
+        ip("link", "set", interface, "netns", space, "name", "eth0")
         ip("-n", space, "address", "add", f"{address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             ip("-n", space, "link", "set", device, "up")
-        slower = ["tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "netem", *NETEM]
-        self.netem = self.netem and _succeeds(slower)
 
     def _stop(self) -> None:
         for process in self._running.values():
@@ -154,10 +179,3 @@ class Hosts:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _succeeds(command: list[str]) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        return False
