@@ -23,7 +23,9 @@ from hdpmf.transport.flower import fleet as flower_fleet
 from hdpmf.transport.flower import http as flower_http
 from hdpmf.transport.flower.device import FlowerDevice
 from hdpmf.transport.flower.fleet import Fleet
-from hdpmf.transport.flower.gate import RING
+from hdpmf.transport.flower.gate import OPEN, RING
+from hdpmf.transport.flower.link import Link
+from hdpmf.transport.flower.recommender import FlowerRecommender
 from hdpmf.transport.keys import NodeKey
 
 FIRST, SECOND = NAMES
@@ -104,6 +106,40 @@ def test_a_device_whose_clock_is_wrong_is_told_so(
     assert words.split()[2] in str(caught.value)
 
 
+@pytest.mark.slow
+def test_a_recommender_that_restarts_is_called_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """Not a wrong clock, nor a key that is not enrolled: it stops while a question waits, and starts slowly."""
+    key, stop = NodeKey.generate(), threading.Event()
+    roster = {"aa11": key.public}
+    caplog.set_level("INFO", "hdpmf.transport.flower.device")
+    first = FlowerRecommender(tmp_path, roster=roster, heartbeat=HEARTBEAT)
+    device = FlowerDevice(first.address, first.authority, key, heartbeat=HEARTBEAT)
+    thread = threading.Thread(target=device.serve, args=(lambda data: data, stop))
+    thread.start()
+    try:
+        wait_until(lambda: "aa11" in first.present(), "the device")
+        first.close()
+        register = Link.register
+
+        def slowly(link: Link, public: str) -> None:
+            time.sleep(2.0)
+            register(link, public)
+
+        monkeypatch.setattr(Link, "register", slowly)
+        with FlowerRecommender(tmp_path, port=first.port, roster=roster, heartbeat=HEARTBEAT) as second:
+            wait_until(lambda: "aa11" in second.present(), "the device again")
+            stop.set()
+            thread.join(30)
+    finally:
+        stop.set()
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert "the recommender is starting or stopping; trying again" in said
+    assert "clock" not in said
+    assert "not enrolled" not in said
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -117,6 +153,7 @@ def test_a_device_whose_clock_is_wrong_is_told_so(
         "/docs",
         "/openapi.json",
         RING,
+        OPEN,
     ],
 )
 def test_what_is_not_for_devices_is_not_there_for_them(live: Live, path: str):

@@ -6,13 +6,16 @@ import contextlib
 import gzip
 import ssl
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 
 from hdpmf.errors import TransportError
+from hdpmf.transport.flower.gate import CLOCK_HEADER
 from hdpmf.transport.flower.http import bounded_client, said_plainly
 
 LIMIT = 1000
@@ -75,3 +78,38 @@ def test_failures_are_said_in_words(client: httpx.Client):
         client.post("http://127.0.0.1:1/", content=b"")
     with pytest.raises(KeyboardInterrupt), said_plainly():
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [
+        (503, {}, "the recommender is starting or stopping"),
+        # The answer to a question that waited for six seconds, from a server that ends.
+        (500, {"date": -6.0}, "the recommender cannot answer at the moment (status 500)"),
+        (401, {"date": -6.0, CLOCK_HEADER: 0.0}, "not enrolled"),
+        (401, {"date": 0.0, CLOCK_HEADER: -60.0}, "clock is 60 s ahead of"),
+        (401, {"date": 0.0, CLOCK_HEADER: 400.0}, "clock is 400 s behind"),
+        (401, {"date": -60.0}, "s ahead of"),  # a SuperLink without our gate
+        (401, {}, "not enrolled"),
+    ],
+)
+def test_a_refusal_is_said_for_what_it_is(status: int, headers: dict[str, float], words: str):
+    now = time.time()
+    sent = {
+        name: formatdate(now + ahead, usegmt=True) if name == "date" else f"{now + ahead:.3f}"
+        for name, ahead in headers.items()
+    }
+    response = httpx.Response(status, headers=sent, request=httpx.Request("POST", "https://rec/v1/fleet/pull-messages"))
+    with pytest.raises(TransportError) as caught, said_plainly():
+        response.raise_for_status()
+    assert words in str(caught.value)
+    if "clock" not in words and "ahead" not in words:
+        assert "clock" not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["nan", "inf", "noon", ""])
+def test_nonsense_about_the_time_is_no_reason(said: str):
+    request = httpx.Request("POST", "https://rec/v1/fleet/pull-messages")
+    response = httpx.Response(401, headers={CLOCK_HEADER: said}, request=request)
+    with pytest.raises(TransportError, match="not enrolled"), said_plainly():
+        response.raise_for_status()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from hdpmf.errors import TransportError
-from hdpmf.transport.flower.gate import CALLS_AT_ONCE, ENVELOPE, RING, SECRET_HEADER, Gate
+from hdpmf.transport.flower.gate import CALLS_AT_ONCE, CLOCK_HEADER, ENVELOPE, OPEN, RING, SECRET_HEADER, Gate
 
 TO_DEVICES = "/v1/fleet/pull-messages"
 REPLIES = "/v1/runtime/pull-messages"
@@ -78,12 +79,16 @@ def check(headers: Any, body: bytes) -> None:
 def _run(scene: Callable[[Gate, Server], Awaitable[None]], max_bytes: int = 1000) -> None:
     async def play() -> None:
         server = Server()
-        await asyncio.wait_for(
-            scene(Gate(server, secret=SECRET, max_bytes=max_bytes, guard=Enrolled(), check=check, known=print), server),
-            10,  # no patience is as long
-        )
+        gate = Gate(server, secret=SECRET, max_bytes=max_bytes, guard=Enrolled(), check=check, known=print)
+        await _open(gate)
+        await asyncio.wait_for(scene(gate, server), 10)  # no patience is as long
 
     asyncio.run(play())
+
+
+async def _open(gate: Gate) -> None:
+    status, _ = await Caller(gate, OPEN, b"", **{SECRET_HEADER: SECRET}).call()
+    assert status == 204
 
 
 async def _ring(gate: Gate) -> None:
@@ -111,6 +116,7 @@ def test_devices_reach_what_is_for_devices(path: str):
         "/v1/fleet/get-fab",
         "/v1/fleet/register-node",
         RING,
+        OPEN,
         "/v1/fleet/../control/start-run",
         "/v1/fleet/pull-messages/",
         "//v1/fleet/pull-messages",
@@ -151,6 +157,7 @@ def test_a_device_sends_no_more_than_a_reply_can_have(length: int, status: int):
     async def play() -> None:
         server = Server()
         gate = Gate(server, secret=SECRET, max_bytes=1000, max_reply=500, guard=Enrolled(), check=check, known=print)
+        await _open(gate)
         caller = Caller(gate, "/v1/fleet/push-object", bytes(length))
         assert (await caller.call())[0] == status
         assert len(caller._parts) == (status != 200)  # nothing of the body was read
@@ -326,5 +333,34 @@ def test_a_device_sends_one_long_body_at_a_time():
         with pytest.raises(IndexError):  # there is nobody to answer
             await sending
         assert await Caller(gate, path, b"x").call() == (200, b"")
+
+    _run(scene)
+
+
+def test_nobody_is_called_a_stranger_before_the_roster_is_here_or_while_the_server_ends():
+    async def play() -> None:
+        server = Server()
+        gate = Gate(server, secret=SECRET, max_bytes=1000, guard=Enrolled(), check=check, known=print)
+        for headers in ({}, {"stranger": ""}):
+            assert await Caller(gate, TO_DEVICES, **headers).call() == (503, b"")
+        await _open(gate)
+        assert await Caller(gate, TO_DEVICES).call() == (200, b"")
+        waiting = Caller(gate, TO_DEVICES, prefer="wait=9")
+        answer = asyncio.ensure_future(waiting.call())
+        while len(server.asked) < 2:
+            await asyncio.sleep(0.01)
+        gate.close()
+        assert await asyncio.wait_for(answer, 1) == (503, b"")
+        assert await Caller(gate, TO_DEVICES).call() == (503, b"")
+
+    asyncio.run(play())
+
+
+def test_a_refusal_says_what_time_it_is():
+    async def scene(gate: Gate, server: Server) -> None:
+        stranger = Caller(gate, TO_DEVICES, stranger="")
+        assert await stranger.call() == (401, b"")
+        said = float(dict(stranger.answer[0]["headers"])[CLOCK_HEADER.encode()])
+        assert abs(said - time.time()) < 5
 
     _run(scene)

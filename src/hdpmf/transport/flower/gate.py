@@ -9,6 +9,9 @@ headers (``signing``); until then nothing of a body is read.
 It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS``; while there are none, the question
 waits here until something was delivered, instead of being asked ten times a second. And devices see messages when all
 of their parts are there: from the recommender's push to its ring there are none for them.
+
+Until the recommender has brought its roster, and from when the process ends, devices get a 503: nobody is told then
+that it is not enrolled.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SECRET_HEADER = "x-hdpmf-secret"  # noqa: S105 - a header's name
 RING = "/hdpmf/ring"
+OPEN = "/hdpmf/open"
+CLOCK_HEADER = "x-hdpmf-clock"
+"""In a refusal of who calls: the time here, so that a device with a wrong clock knows why."""
 CALLER = "hdpmf.caller"
 """In a request's scope: the public key of the device that signed it."""
 ENVELOPE = 64 * 1024
@@ -106,6 +112,13 @@ class Gate:
         self._calls: Counter[bytes] = Counter()
         self._sending: set[bytes] = set()
         self._pushing = False
+        self._open = False
+
+    def close(self) -> None:
+        """Turn devices away from now on, also those that wait for messages: the server ends."""
+        self._open = False
+        for bell in self._bells.values():
+            bell.ring()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request (or the start and end of the server)."""
@@ -120,6 +133,9 @@ class Gate:
         ours = hmac.compare_digest(headers.get(SECRET_HEADER.encode(), b""), self._secret)
         if not ours and path not in DEVICE_CALLS:
             await _refuse(send, 404)
+            return
+        if not ours and not self._open:
+            await _refuse(send, 503)
             return
         length = headers.get(b"content-length", b"0" if scope["method"] in ("GET", "HEAD") else b"")
         if not length.isdigit() or len(length) > 12:
@@ -152,6 +168,9 @@ class Gate:
         if path == RING:
             self._pushing = False
             self._bells[TO_DEVICES].ring()
+            await _refuse(send, 204)
+        elif path == OPEN:
+            self._open = True
             await _refuse(send, 204)
         elif path == TO_RECOMMENDER and (patience := _patience(headers)) > 0:
             body = await read_body(receive)
@@ -190,6 +209,9 @@ class Gate:
         try:
             while True:
                 next_ring = bell.next()  # taken before the question: a ring while it is asked must not be missed
+                if not self._open and scope["path"] == TO_DEVICES:
+                    await _refuse(send, 503)
+                    return
                 held_back = self._pushing and scope["path"] == TO_DEVICES
                 answer = _EMPTY if held_back else await _ask(self._app, scope, body)
                 left = end - time.monotonic()
@@ -280,6 +302,8 @@ def _patience(headers: dict[bytes, bytes]) -> float:
 
 async def _refuse(send: Send, status: int) -> None:
     headers = [(b"content-length", b"0")]
+    if status == 401:
+        headers.append((CLOCK_HEADER.encode(), f"{time.time():.3f}".encode()))
     if status >= 400:
         headers.append((b"connection", b"close"))  # what was not read of the body is not read any more
     await send({"type": "http.response.start", "status": status, "headers": headers})

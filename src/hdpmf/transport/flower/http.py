@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Iterator
@@ -11,13 +12,14 @@ from typing import Any
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.transport.flower.gate import CLOCK_HEADER
+from hdpmf.transport.flower.signing import AHEAD, BEHIND
 from hdpmf.transport.flower.wires import Wires
 
 with needs_flower():
     import httpx
 
 ANSWER_SECONDS = 30.0
-_CLOCK_SECONDS = 5.0  # more ahead than this and Flower refuses our signatures
 
 
 def bounded_client(
@@ -100,10 +102,15 @@ def _in_words(error: Exception) -> str:
 
 
 def _refusal(response: Any) -> str:
-    if (ahead := _clock(response)) is not None and abs(ahead) > _CLOCK_SECONDS:
-        direction = "ahead of" if ahead > 0 else "behind"
-        return f"refused: this machine's clock is {abs(ahead):.0f} s {direction} the recommender's; set it right"
+    if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        return "the recommender is starting or stopping"
+    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return f"the recommender cannot answer at the moment (status {response.status_code})"
     if response.status_code == httpx.codes.UNAUTHORIZED:
+        ahead = _clock(response)
+        if ahead is not None and not -BEHIND < ahead < AHEAD:
+            direction = "ahead of" if ahead > 0 else "behind"
+            return f"refused: this machine's clock is {abs(ahead):.0f} s {direction} the recommender's; set it right"
         return "refused: this device's node key is not enrolled with the recommender"
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "refused: the reply is longer than the recommender's limit"
@@ -116,8 +123,15 @@ def _refusal(response: Any) -> str:
 
 
 def _clock(response: Any) -> float | None:
+    """Seconds that this machine's clock is ahead, by what a refusal says about the time there.
+
+    The answer to a question that has waited is dated when that was asked, so a date alone says nothing about a clock.
+    Only who refuses because of a signature's time means it.
+    """
     try:
-        there = parsedate_to_datetime(response.headers["date"]).timestamp()
+        said = response.headers.get(CLOCK_HEADER)
+        there = parsedate_to_datetime(response.headers["date"]).timestamp() if said is None else float(said)
     except (KeyError, ValueError, TypeError):
         return None
-    return time.time() - there
+    ahead = time.time() - there
+    return ahead if math.isfinite(ahead) else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.flower.environment import needs_flower
-from hdpmf.transport.flower.gate import RING, SECRET_HEADER
+from hdpmf.transport.flower.gate import OPEN, RING, SECRET_HEADER
 from hdpmf.transport.flower.http import bounded_client, said_plainly
 from hdpmf.transport.flower.messages import Incoming, Outgoing, bytes_in_part, data_part
 
@@ -144,6 +144,11 @@ class Link(HttpGrid):
         """Let the device with this key connect. Flower refuses a key that it knows already."""
         with said_plainly():
             self._control.RegisterNode(RegisterNodeRequest(public_key=public.encode("ascii")))
+
+    def let_devices_in(self) -> None:
+        """All who were enrolled are registered: nobody is turned away by mistake."""
+        with said_plainly():
+            self._http.post(self._base + OPEN, content=b"")
 
     def online(self) -> dict[str, int]:
         """Flower's number of every device that is connected now, by its public key."""

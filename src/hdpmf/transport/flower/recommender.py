@@ -236,6 +236,7 @@ class FlowerRecommender:
             if fresh:
                 for key in self._keys.values():
                     self._link.register(key)
+                self._link.let_devices_in()
             return self._link
 
     def _give_up_link(self) -> None:

@@ -88,11 +88,12 @@ def main() -> None:
         server_header=False,
     )
     server = uvicorn.Server(config)
-    threading.Thread(target=_end_with_parent, args=(server,), name="lifeline", daemon=True).start()
-    asyncio.run(_serve(server, listener, own, visitors))
+    asyncio.run(_serve(server, gate, listener, own, visitors))
 
 
-async def _serve(server: Any, listener: socket.socket, own: socket.socket, visitors: Visitors) -> None:
+async def _serve(server: Any, gate: Gate, listener: socket.socket, own: socket.socket, visitors: Visitors) -> None:
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_end_with_parent, args=(loop, server, gate), name="lifeline", daemon=True).start()
     running = asyncio.ensure_future(server.serve(sockets=[listener, own]))
     while not server.started and not running.done():
         await asyncio.sleep(0.01)
@@ -118,8 +119,9 @@ def _listen(kind: type[S], host: str, port: int) -> S:
     return listener
 
 
-def _end_with_parent(server: Any) -> None:
+def _end_with_parent(loop: asyncio.AbstractEventLoop, server: Any, gate: Gate) -> None:
     sys.stdin.buffer.read()
+    loop.call_soon_threadsafe(gate.close)
     server.should_exit = True
 
 
