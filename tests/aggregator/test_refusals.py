@@ -35,7 +35,7 @@ from hdpmf.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submiss
 
 DAY = 86_400
 REPORT = MEDIA_TYPES[Report]
-LIMITS = Limits(header_seconds=3, body_seconds=3, per_address=24)
+LIMITS = Limits(header_seconds=3, body_seconds=5, per_address=24, waiting_uploads=8)
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +237,24 @@ def test_one_address_cannot_have_all_connections(pair: Pair) -> None:
                 served.append(False)
     assert LIMITS.per_address - 6 <= sum(served) <= LIMITS.per_address  # some of ours may be there already
     assert not any(served[-5:])
+
+
+def test_slow_senders_do_not_keep_reports_out(pair: Pair, asked: Asked) -> None:
+    path, report = REPORTS_PATH.format(task_id=id_to_text(asked.id)), asked.report([1, 2, 3, 4])
+    token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
+    with ExitStack() as streams:
+        for _ in range(LIMITS.waiting_uploads):
+            stream = streams.enter_context(connect(pair))
+            stream.sendall(head("PUT", path, content_type=REPORT, content_length=len(report)) + b"x" * 10)
+        time.sleep(0.3)
+        statuses, end = [], time.monotonic() + LIMITS.body_seconds
+        while 201 not in statuses and time.monotonic() < end:
+            statuses.append(pair.upload(asked, report).status_code)
+            time.sleep(0.1)
+    assert set(statuses[:-1]) == {503}
+    assert statuses[-1] == 201
+    counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token)
+    assert 'connections_closed_total{why="gave-way"}' in counts.text
 
 
 def ended(stream: ssl.SSLSocket) -> bool:

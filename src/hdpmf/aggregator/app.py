@@ -74,6 +74,7 @@ _KEYS_SECONDS = 86_400  # for which clients may keep the keys
 _COLLECT_SECONDS = 5  # after which a collector may ask again
 _QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
 _THREADS = 4
+_ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it held
 
 
 class Resources:
@@ -182,12 +183,28 @@ class Resources:
 
 
 class LeaderResources(Resources):
-    """What the leader answers."""
+    """What the leader answers.
+
+    Args:
+        keys: Whose server it is.
+        engine: What does the work.
+        tokens: Who may ask for what.
+        limits: What others may take.
+        metrics: What is counted.
+        make_room: Cuts whoever has been sending for too long, where others wait; whether somebody was cut.
+    """
 
     def __init__(
-        self, keys: ServerKeys, engine: Leader, tokens: Tokens, limits: Limits, metrics: AggregatorMetrics
+        self,
+        keys: ServerKeys,
+        engine: Leader,
+        tokens: Tokens,
+        limits: Limits,
+        metrics: AggregatorMetrics,
+        make_room: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(keys, engine, tokens, limits, metrics)
+        self._make_room = make_room
         self._leader = engine
         self._worker = Worker(engine, metrics, limits)
         self._intake = Intake(engine.upload_many, metrics, limits.waiting_uploads, self._worker.wake)
@@ -229,13 +246,22 @@ class LeaderResources(Resources):
         media_type = MEDIA_TYPES[Report]
         check_body(request, media_type, opened.report_size, exactly=True)
         device, signature = _device(request) if opened.task.enrolled else ("", b"")
-        if self._worker.overloaded or not self._intake.reserve():
+        if self._worker.overloaded or not await self._has_room():
             raise busy(self._limits.retry_after)
         try:
             report = await read_body(request, media_type, opened.report_size, exactly=True)
             await self._intake.put(Upload(opened.id, report, device, signature))
         finally:
             self._intake.release()
+
+    async def _has_room(self) -> bool:
+        """Room for a report is kept; where there is none, whoever has been sending one for too long gives way."""
+        if self._intake.reserve():
+            return True
+        if not self._make_room():
+            return False
+        await asyncio.sleep(_ROOM_SECONDS)
+        return self._intake.reserve()
 
     async def _collecting(self, request: Request) -> tuple[OpenTask, bytes]:
         """The task and the job, if the task's collector asks."""

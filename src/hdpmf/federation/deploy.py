@@ -91,6 +91,11 @@ class Deployment:
             time.sleep(_LOOK_SECONDS)
         self.check()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all processes, running or not."""
+        return tuple(self._children)
+
     def child(self, name: str) -> Child:
         """A process by its name, running or not."""
         return self._children[name]

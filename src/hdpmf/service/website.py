@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import logging
 import socket
 import threading
 import time
@@ -13,13 +12,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from hdpmf.errors import ConfigError, TransportError
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.publish import INDEX, is_public, public_file
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.extras import needs
+from hdpmf.transport.http_limits import (
+    BACKLOG,
+    Connections,
+    HttpLimits,
+    LimitedServer,
+    allow_connections,
+    server_context,
+)
 
 with needs("starlette"):
     from starlette.applications import Starlette
@@ -28,22 +34,17 @@ with needs("starlette"):
     from starlette.routing import Route
 with needs("uvicorn"):
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_HEADERS = 16 << 10
-"""Bytes of a request, which has no body."""
-
-CONNECTIONS = 4_000
-HEADER_SECONDS = 15.0
-"""Until a connection has asked for something."""
-
-LIFE_SECONDS = 300.0
-"""Of a connection, whatever it does: nobody keeps one by reading a byte a minute."""
+LIMITS = HttpLimits(
+    connections=4_000,
+    per_address=None,  # a proxy, or a whole town behind one address
+    header_seconds=10.0,
+    body_seconds=10.0,  # there is none
+    life_seconds=300.0,  # nobody keeps a connection by reading a byte a minute
+)
 
 IDLE_SECONDS = 30
 _START_SECONDS = 20.0
-_QUIET = logging.getLogger(f"{__name__}.connections")  # not uvicorn's own, which others in this process may want
-_QUIET.setLevel(logging.CRITICAL)
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -110,32 +111,6 @@ def _has(known: str, tag: str) -> bool:
     return tag in tags or tags == ["*"]
 
 
-class _Bounded(H11Protocol):
-    """A connection that ends in time, and whose troubles are nobody's log."""
-
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self.logger = _QUIET
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._timers = [
-            self.loop.call_later(HEADER_SECONDS, self._end_unless_asked),
-            self.loop.call_later(LIFE_SECONDS, transport.abort),
-        ]
-        if len(self.connections) > CONNECTIONS:
-            transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        super().connection_lost(exc)
-
-    def _end_unless_asked(self) -> None:
-        if self.cycle is None:
-            self.transport.abort()
-
-
 @contextlib.contextmanager
 def served(service: ServiceFolder) -> Iterator[str]:
     """Serve the public files while inside; the address.
@@ -146,10 +121,11 @@ def served(service: ServiceFolder) -> Iterator[str]:
     """
     config = service.config
     paths = ensure_certificates(service.transport_folder / "tls", config.names)
+    allow_connections(LIMITS.connections)
     listener = _listen(config.host, config.port)
     settings = uvicorn.Config(
         Website(service.path / "public").app,
-        http=_Bounded,
+        http=Connections(LIMITS).protocol,
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -157,13 +133,10 @@ def served(service: ServiceFolder) -> Iterator[str]:
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        h11_max_incomplete_event_size=MAX_HEADERS,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=2,
-        ssl_certfile=str(paths.server),
-        ssl_keyfile=str(paths.key),
     )
-    server = uvicorn.Server(settings)
+    server = LimitedServer(settings, server_context(str(paths.server), str(paths.key)), lambda: None)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     try:
@@ -186,6 +159,6 @@ def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error}; choose another port in config.toml") from error

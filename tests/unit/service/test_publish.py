@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import time
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from hdpmf.service import website
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.publish import PublicFiles
 from hdpmf.service.website import Website, served
+from hdpmf.transport.http_limits import MAX_HEADERS
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 
@@ -173,7 +175,7 @@ def test_without_an_index_there_is_nothing(service: ServiceFolder) -> None:
 
 
 def test_over_tls_and_by_one_process_at_a_time(service: ServiceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(website, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(website, "LIMITS", replace(website.LIMITS, header_seconds=0.2))
     PublicFiles(service).write()
     with served(service) as address:
         assert address == f"https://localhost:{service.config.port}"
@@ -183,11 +185,11 @@ def test_over_tls_and_by_one_process_at_a_time(service: ServiceFolder, monkeypat
         with httpx.Client(verify=trust, trust_env=False) as client:
             assert client.get(f"{address}/index.json").json() == index_of(service)
             try:
-                long = client.get(f"{address}/index.json", headers={"x": "y" * 64 * website.MAX_HEADERS})
+                long = client.get(f"{address}/index.json", headers={"x": "y" * 64 * MAX_HEADERS})
             except httpx.TransportError:
                 pass  # closed while we were still writing
             else:
-                assert long.status_code == 400
+                assert long.status_code == 431
         with (
             socket.create_connection(("127.0.0.1", service.config.port), timeout=10) as plain,
             trust.wrap_socket(plain, server_hostname="localhost") as silent,
