@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError
-from hdpmf.methods import method_of
+from hdpmf.methods import METHODS, method_of
 from hdpmf.models.params import Parameters
 from hdpmf.models.training import EpochRecord
 from hdpmf.privacy.claims import PrivacyClaim, claim_of
 from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Id, ItemFilter, Ratings
+from hdpmf.ratings import Id, ItemFilter, Ratings, RatingScale, RatingsLike, as_ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.shard.choosing import ChooseAndLike
@@ -44,16 +44,19 @@ class Model(Parameters, ABC):
     can_rank: ClassVar[bool] = True
     """Whether predictions differ between items at all."""
 
+    takes_implicit: ClassVar[bool] = False
+    """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases) will do."""
+
     @abstractmethod
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
-        """Learn from ratings; without weights every rating has weight 1."""
+        """Learn from ratings (which `_taken` makes of a frame or a matrix); without weights every one has weight 1."""
 
     @abstractmethod
     def _mechanism(self) -> Mechanism:
@@ -86,14 +89,17 @@ class Model(Parameters, ABC):
             raise RatingsError(f"predict got {len(user_ids)} users and {len(item_ids)} items; give pairs")
         return self._predict_codes(self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids))
 
-    def score(self, test: Ratings) -> dict[str, float | int]:
-        """Mean squared and absolute error on ``test``.
+    def score(self, test: RatingsLike) -> dict[str, float | int]:
+        """Mean squared and absolute error on ``test``: ratings, a data frame or a sparse matrix.
 
         Returns:
             ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user or item was not
             in training, predicted by the fallback).
         """
         self._check_fitted()
+        test = self._taken(test, self.catalogue_.scale)
+        if test.implicit:
+            raise RatingsError(f"{test.name}: implicit feedback has no ratings to be wrong about; use rank")
         users = self.devices_.users.find(test.users.ids)[test.user_codes]
         items = self.catalogue_.items.find(test.items.ids)[test.item_codes]
         errors = self._predict_codes(users, items) - test.values
@@ -106,7 +112,7 @@ class Model(Parameters, ABC):
             "n_cold": int((~(known_user & known_item)).sum()),
         }
 
-    def rank(self, test: Ratings, n: int = 10) -> dict[str, float | int]:
+    def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
         """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking`` states.
 
         Returns:
@@ -121,6 +127,7 @@ class Model(Parameters, ABC):
 
         self._check_fitted()
         self._check_ranks()
+        test = self._taken(test, self.catalogue_.scale)
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
         places = self.catalogue_.items.find(test.items.ids)
@@ -220,6 +227,21 @@ class Model(Parameters, ABC):
     def _ever_rated(self) -> np.ndarray:
         """Which items of the catalogue the training data knew."""
         return self.catalogue_.trained
+
+    def _taken(self, data: RatingsLike, scale: RatingScale | None = None) -> Ratings:
+        """The ratings in whatever holds them: the first thing that `fit`, `score` and `rank` do.
+
+        Raises:
+            RatingsError: They cannot be used, or it is implicit feedback and the model learns from ratings.
+        """
+        ratings = as_ratings(data, scale, implicit=None if self.takes_implicit else False)
+        if ratings.implicit and not self.takes_implicit:
+            able = ", ".join(name for name, method in METHODS.items() if method.lists_only)
+            raise RatingsError(
+                f"{ratings.name} is implicit feedback, which says who chose what and not how they liked it; "
+                f"{type(self).__name__} learns from ratings. Methods that take it: {able}"
+            )
+        return ratings
 
     def _check_newcomers(self, ratings: Ratings) -> None:
         """Refuse ratings of new users that this model cannot take in."""

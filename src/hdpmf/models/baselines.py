@@ -10,7 +10,7 @@ import numpy as np
 from hdpmf.models.base import Callback, Model
 from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import RatingsLike
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 
@@ -22,13 +22,14 @@ class Baseline(Model):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Compute the means; weights, validation and callbacks are accepted and not needed."""
+        train = self._taken(train)
         nothing = np.zeros((train.n_users, 0), np.float32)
         self.devices_ = Devices.after_training(train, nothing, np.ones(train.n_users), np.ones(train.n_items))
         self.catalogue_ = Catalogue(
@@ -62,13 +63,14 @@ class GlobalMean(Baseline):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Compute the mean."""
+        train = self._taken(train)
         super().fit(train)
         self.mean_ = float(train.values.mean(dtype=np.float64))
         return self

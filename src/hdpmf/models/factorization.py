@@ -26,7 +26,7 @@ from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sam
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import Ratings, RatingsLike
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.threads import Workers
@@ -77,10 +77,10 @@ class Factorization(FactorizationOptions, Model):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Train.
@@ -91,6 +91,8 @@ class Factorization(FactorizationOptions, Model):
             validation: Ratings to measure the error on after every epoch.
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
         """
+        train = self._taken(train)
+        validation = None if validation is None else self._taken(validation, train.scale)
         self._check_params(validation)
         weights = PrivacyWeights.uniform(train) if weights is None else weights
         plan, mechanism, h_per_item = self.setup(train)

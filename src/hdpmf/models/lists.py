@@ -20,7 +20,7 @@ from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.public.lists import ListModel
 from hdpmf.public.popularity import corrected_popularity
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import RatingsLike
 from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.labels import estimated_popularity
 from hdpmf.recommender.lists import Presence, popular_lists, train_list_model
@@ -39,6 +39,7 @@ class ListsOnly(Baseline):
     """
 
     can_rank: ClassVar[bool] = True
+    takes_implicit: ClassVar[bool] = True
 
     lists_: ListModel = field(init=False)
 
@@ -64,14 +65,15 @@ class PrivatePopular(PopularityOptions, ListsOnly):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Release the counts; without weights every rating has weight 1. Validation and callbacks are not needed."""
         check(self)
+        train = self._taken(train)
         super().fit(train)
         weights = PrivacyWeights.uniform(train) if weights is None else weights
         catalogue = fingerprint(train.items, None)
@@ -113,14 +115,15 @@ class ListYardstick(ListOptions, ListsOnly):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Learn who rates what with whom; weights, validation and callbacks are accepted and not needed."""
         check(self)
+        train = self._taken(train)
         super().fit(train)
         presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.lists_ = train_list_model(

@@ -32,7 +32,7 @@ from hdpmf.public.lists import ListModel
 from hdpmf.public.popularity import corrected_popularity
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.public.taste import taste_columns
-from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
+from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
@@ -94,10 +94,10 @@ class OneRound(OneRoundOptions, Model):
 
     def fit(
         self,
-        train: Ratings,
+        train: RatingsLike,
         weights: PrivacyWeights | None = None,
         *,
-        validation: Ratings | None = None,
+        validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """Run the one round, then fit every device.
@@ -109,6 +109,7 @@ class OneRound(OneRoundOptions, Model):
             callbacks: Not called: there are no epochs.
         """
         self._check_params()
+        train = self._taken(train)
         weights = PrivacyWeights.uniform(train) if weights is None else weights
         features = wanted_features(self.features, train)
         prior = load_prior(self.prior)

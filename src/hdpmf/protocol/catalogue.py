@@ -70,6 +70,8 @@ def known_items(table: CatalogueTable) -> KnownItems:
         scale = RatingScale(table.scale_low, table.scale_high, table.scale_step)
     except (ValueError, OverflowError, RatingsError) as error:
         raise ProtocolError(f"the catalogue cannot be used: {type(error).__name__}") from None
+    if tuple(map(str, ids.tolist())) != table.ids:
+        raise ProtocolError("the catalogue says that its ids are integers, but they are not written as integers are")
     if not np.array_equal(items.ids, ids):
         raise ProtocolError("the catalogue's items are not in order, so that positions would mean other items")
     if len({genre for genres in table.genres for genre in genres}) > MAX_GENRES:

@@ -21,6 +21,7 @@ from hdpmf.ratings.scale import RatingScale
 from hdpmf.ratings.splits import hold_out, k_fold, leave_one_out, sparsify
 from hdpmf.ratings.synthetic import synthetic_world
 from hdpmf.ratings.table import Ratings
+from hdpmf.ratings.taking import RatingsLike, as_ratings
 
 __all__ = [
     "Counts",
@@ -31,8 +32,10 @@ __all__ = [
     "ItemTable",
     "RatingScale",
     "Ratings",
+    "RatingsLike",
     "RngLike",
     "as_generator",
+    "as_ratings",
     "cache_folder",
     "dataset_info",
     "dataset_names",

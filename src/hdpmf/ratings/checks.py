@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hdpmf.errors import RatingsError
 from hdpmf.ratings.ids import Codes, IdIndex, factorise
 from hdpmf.ratings.scale import RatingScale
+from hdpmf.ratings.wording import say
 
 
 def numbers(name: str, values: Any) -> NDArray[np.float32]:
@@ -84,7 +85,7 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
     if bool(bad.any()):
         raise RatingsError(
             f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
-            f"({np.count_nonzero(bad):,} such rows); pass scale=(low, high) if the scale is another one"
+            f"({np.count_nonzero(bad):,} such rows); if the scale is another one, say so: {say('scale')}"
         )
     if scale.step is not None:
         steps = (values - np.float32(scale.low)) / np.float32(scale.step)
@@ -93,26 +94,8 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
             raise RatingsError(
                 f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of {scale.step:g} "
                 f"that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
-                "pass scale=(low, high) without a step"
+                f"say {say('step')}"
             )
-
-
-def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
-    """Refuse a second rating of the same item by the same user."""
-    keys = user_codes.astype(np.int64)
-    keys *= n_items
-    keys += item_codes
-    ordered = np.sort(keys)
-    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-    if not repeated:
-        return
-    _, first_rows = np.unique(keys, return_index=True)
-    again = np.ones(len(keys), dtype=bool)
-    again[first_rows] = False
-    raise RatingsError(
-        f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
-        f"({repeated:,} such rows); keep one rating per user and item"
-    )
 
 
 def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:

@@ -121,7 +121,9 @@ class IdIndex:
             try:
                 value = int(text)
             except ValueError:
-                raise UnknownIdError(f"unknown id {text!r}: the {len(self):,} ids here are integers") from None
+                value = -1
+            if str(value) != text:  # 007 is not 7
+                raise UnknownIdError(f"unknown id {text!r}: the {len(self):,} ids here are integers")
         self.code(value)
         return value
 
@@ -161,6 +163,17 @@ def factorise(values: Any, what: str = "id") -> tuple[IdIndex, Codes]:
     import polars as pl
 
     return _factorise_series(pl.Series(array.tolist(), dtype=pl.String), what)
+
+
+def as_text(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
+    """The same ids as text, and the codes that they then have."""
+    if not index.is_integer:
+        return index, codes
+    texts = index.ids.astype(str)
+    order = np.argsort(texts, kind="stable")
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return IdIndex(texts[order], stated=index.stated), places[codes]
 
 
 def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:

@@ -83,10 +83,10 @@ class ItemFeatures:
         frame = read_frame(path)
         label = os.path.basename(os.fspath(path))
         id_name = id_column(frame.columns)
-        try:
-            codes = items.find(frame[id_name].to_list())
-        except (TypeError, ValueError):
-            raise RatingsError(f"{label}: the ids in column {id_name!r} are not of the ratings' kind") from None
+        listed = frame[id_name].to_list()
+        if not items.is_integer:
+            listed = [None if item is None else str(item) for item in listed]
+        codes = items.find(listed)
         known = np.flatnonzero(codes >= 0)
         if len(known) == 0:
             raise RatingsError(f"{label}: none of its items is in the ratings; is {id_name!r} the column of item ids?")
@@ -196,6 +196,7 @@ def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
     import polars as pl
 
     from hdpmf.ratings.parquet_guard import looks_sound
+    from hdpmf.ratings.parsing import parsed_ids
     from hdpmf.ratings.readers import read_bytes
 
     label = os.path.basename(os.fspath(path))
@@ -209,7 +210,11 @@ def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
         else:
             first = data.split(b"\n", 1)[0]
             mark = max("\t,;", key=lambda sign: first.count(sign.encode()))
-            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000)
+            names = pl.read_csv(data, separator=mark, n_rows=0).columns
+            ids = id_column(names)
+            # Ids as they are written: 0000000011 is not 11.
+            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000, schema_overrides={ids: pl.String})
+            frame = frame.with_columns(parsed_ids(frame[ids]))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise RatingsError(f"{label}: not a table of items; give CSV, TSV or Parquet with a header line") from error
     if frame.height == 0 or frame.width < 2:

@@ -8,10 +8,19 @@ from hdpmf.errors import RatingsError
 from hdpmf.ratings.ids import factorise
 from hdpmf.ratings.item_features import id_column, read_frame
 from hdpmf.ratings.item_table import ItemTable
+from hdpmf.ratings.table import Ratings
 
 _TITLES = ("title", "name")
 _GENRES = ("genres", "genre", "categories")
 _YEARS = ("year",)
+
+
+def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
+    """The ratings of the items that a file lists (`Ratings.over`); ids compare as they are written."""
+    table = read_item_table(path)
+    if table.index.is_integer != ratings.items.is_integer:
+        ratings, table = ratings.with_text_ids(items=True), table.with_text_ids()
+    return ratings.over(table)
 
 
 def read_item_table(path: str | os.PathLike[str]) -> ItemTable:

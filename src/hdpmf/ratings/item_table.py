@@ -66,6 +66,12 @@ class ItemTable:
     def __len__(self) -> int:
         return len(self.index)
 
+    def with_text_ids(self) -> ItemTable:
+        """The same facts with integer ids written as text."""
+        if not self.index.is_integer:
+            return self
+        return ItemTable.build(self.ids.astype(str), self.titles, self.genres, self.years)
+
     def title(self, item_id: Id) -> str | None:
         """Return the title of an item, or None where the table does not list it."""
         code = int(self.index.find([item_id])[0])

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError, RatingsError
-from hdpmf.ratings.frames import COLUMNS, Columns, columns_of_frame, match_columns
+from hdpmf.ratings.column_names import COLUMNS, Found, is_known, match_columns
+from hdpmf.ratings.frames import Columns, taken
 from hdpmf.ratings.parquet_guard import looks_sound
+from hdpmf.ratings.parsing import parsed_ids, parsed_numbers, parsed_times
+from hdpmf.ratings.wording import say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
+_MARKS = (b"::", b"\t", b",", b";", b"|")
 # How many rows tell which columns are worth parsing as numbers.
 _PROBED_ROWS = 1000
 # Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's own "unit
@@ -37,6 +41,7 @@ def read_columns(
     columns: Mapping[str, str] | None = None,
     separator: str | None = None,
     header: bool | None = None,
+    implicit: bool | None = False,
 ) -> Columns:
     """Read the columns of a file; see `Ratings.read` for the arguments."""
     return parse_columns(
@@ -45,6 +50,7 @@ def read_columns(
         columns=columns,
         separator=separator,
         header=header,
+        implicit=implicit,
     )
 
 
@@ -79,14 +85,15 @@ def parse_columns(
     columns: Mapping[str, str] | None = None,
     separator: str | None = None,
     header: bool | None = None,
+    implicit: bool | None = False,
 ) -> Columns:
     """Find the columns in the content of a file."""
     if data.startswith(_PARQUET):
-        return _parse_parquet(data, origin, columns)
-    return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header)
+        return _parse_parquet(data, origin, columns, implicit)
+    return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header, implicit)
 
 
-def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None) -> Columns:
+def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None) -> Columns:
     import polars as pl
 
     problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
@@ -94,15 +101,20 @@ def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None) 
         raise RatingsError(problem)
     try:
         names = list(pl.read_parquet_schema(io.BytesIO(data)))
-        found = match_columns(names, columns, origin)
-        frame = pl.read_parquet(io.BytesIO(data), columns=list(found.values()))
+        found = match_columns(names, columns, origin, implicit)
+        frame = pl.read_parquet(io.BytesIO(data), columns=found.names)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise RatingsError(problem) from error
-    return columns_of_frame(frame, found, origin)
+    return taken(frame, found, origin)
 
 
 def _parse_text(
-    data: bytes, origin: str, columns: Mapping[str, str] | None, separator: str | None, header: bool | None
+    data: bytes,
+    origin: str,
+    columns: Mapping[str, str] | None,
+    separator: str | None,
+    header: bool | None,
+    implicit: bool | None,
 ) -> Columns:
     if separator is not None and (not separator or separator in ("\n", "\r", '"')):
         raise ConfigError("separator must be one or more characters other than a line end or a quote")
@@ -115,7 +127,7 @@ def _parse_text(
     quoted = mark in (b",", b";")
     fields = [_unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)]
     if header is None:
-        header = columns is not None or len(fields) < 3 or not _is_number(fields[2])
+        header = columns is not None or _begins_with_names(fields, implicit)
     if len(mark) > 1:
         if _UNIT in data:
             raise RatingsError(f"{origin}: control characters between the fields; is this a rating file?")
@@ -125,19 +137,19 @@ def _parse_text(
             names = [field.decode() for field in fields]
         except UnicodeDecodeError:
             raise _not_utf8(origin) from None
-        found = match_columns(names, columns, origin)
+        found = match_columns(names, columns, origin, implicit)
         if len(set(names)) != len(names):
             raise RatingsError(f"{origin}: two columns have the same name")
     elif columns is not None:
-        raise ConfigError("columns= names columns of a header, but the file is read without one")
+        raise ConfigError(f"{say('columns', 'user')} names a column of a header, but the file is read without one")
     else:
-        if len(fields) not in (3, 4):
+        if not (2 if implicit else 3) <= len(fields) <= len(COLUMNS):
             raise RatingsError(
                 f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but "
                 f"this one has {len(fields)}; check the separator or add a header line"
             )
         names = list(COLUMNS[: len(fields)])
-        found = {name: name for name in names}
+        found = match_columns(names, None, origin, implicit)
     return _typed(_TextTable(data, origin, names, mark.decode(), header, quoted), found)
 
 
@@ -166,24 +178,20 @@ class _TextTable:
         return frame.select(pl.col(places[name]).alias(name) for name in types)
 
 
-def _typed(table: _TextTable, found: dict[str, str]) -> Columns:
+def _typed(table: _TextTable, found: Found) -> Columns:
     """Parse as numbers what begins as numbers, which is fast, and everything as text only where that fails."""
     import polars as pl
 
     foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
-    numeric: dict[str, type[pl.DataType]] = {
-        found["user"]: pl.Int64,
-        found["item"]: pl.Int64,
-        found["rating"]: pl.Float64,
-    }
-    if "timestamp" in found:
-        numeric[found["timestamp"]] = pl.Int64
-    text: dict[str, type[pl.DataType]] = dict.fromkeys(numeric, pl.String)
+    text: dict[str, type[pl.DataType]] = dict.fromkeys(found.names, pl.String)
+    numeric: dict[str, type[pl.DataType]] = {}
+    if found.rating is not None:
+        numeric[found.rating] = pl.Float64
+    if found.timestamp is not None:
+        numeric[found.timestamp] = pl.Int64
     try:
         begin = table.frame(text, rows=_PROBED_ROWS)
-        frame = table.frame(
-            {name: kind if _all_are(kind, begin[name]) else pl.String for name, kind in numeric.items()}
-        )
+        frame = table.frame(text | {name: kind for name, kind in numeric.items() if _all_are(kind, begin[name])})
     except foreign:
         try:
             frame = table.frame(text)
@@ -191,60 +199,19 @@ def _typed(table: _TextTable, found: dict[str, str]) -> Columns:
             raise _unreadable(table) from error
     if not len(frame):
         raise RatingsError(f"{table.origin}: there are no ratings in it; at least one row is needed")
-    times = found.get("timestamp")
+    rating, times = found.rating, found.timestamp
     return Columns(
-        user=_parsed_ids(frame[found["user"]]),
-        item=_parsed_ids(frame[found["item"]]),
-        rating=_parsed_numbers(frame[found["rating"]], "rating", table.origin).to_numpy(),
-        timestamp=None if times is None else _parsed_times(frame[times], table.origin).to_numpy(),
+        user=parsed_ids(frame[found.user]),
+        item=parsed_ids(frame[found.item]),
+        rating=None if rating is None else parsed_numbers(frame[rating], "rating", table.origin).to_numpy(),
+        timestamp=None
+        if times is None
+        else found.times(lambda: parsed_times(frame[times], table.origin).to_numpy(), table.origin),
     )
-
-
-def _parsed_ids(series: pl.Series) -> pl.Series:
-    """Make ids integers if every one of them is an integer."""
-    import polars as pl
-
-    if series.dtype != pl.String:
-        return series
-    # There are far fewer ids than rows, so they are looked at instead.
-    distinct = series.unique(maintain_order=True)
-    stripped = distinct.str.strip_chars()
-    if not stripped.equals(distinct, null_equal=True):
-        series = series.str.strip_chars()
-    return series.cast(pl.Int64) if _all_are(pl.Int64, stripped) else series
 
 
 def _all_are(kind: type[pl.DataType], series: pl.Series) -> bool:
     return not series.cast(kind, strict=False).null_count()
-
-
-def _parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
-    import polars as pl
-
-    numbers = series
-    if series.dtype == pl.String:
-        numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
-    if numbers.null_count():
-        row = int(numbers.is_null().arg_true()[0])
-        problem = "is missing" if series[row] in (None, "") else "is not a number"
-        raise RatingsError(
-            f"{origin}: column '{what}', row {row + 1:,}: {problem}; correct or remove the row (or check the separator)"
-        )
-    return numbers
-
-
-def _parsed_times(series: pl.Series, origin: str) -> pl.Series:
-    """Read seconds since 1970, or dates as ISO 8601 writes them."""
-    import polars as pl
-
-    if series.dtype == pl.String:
-        text = series.str.strip_chars().str.replace("T", " ", literal=True).str.strip_suffix("Z")
-        if not text.cast(pl.Float64, strict=False).is_not_null().any():
-            for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d"):
-                dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
-                if not dates.null_count():
-                    return dates.dt.epoch("s")
-    return _parsed_numbers(series, "timestamp", origin)
 
 
 def _unreadable(table: _TextTable) -> RatingsError:
@@ -274,10 +241,21 @@ def _first_line(data: bytes) -> bytes:
 
 
 def _guess_separator(line: bytes) -> bytes:
-    for mark in (b"::", b"\t", b",", b";", b"|"):
+    for mark in _MARKS:
         if line.count(mark) >= 2:
             return mark
-    return b" " if line.strip().count(b" ") >= 2 else b","
+    if line.strip().count(b" ") >= 2:
+        return b" "
+    return next((mark for mark in _MARKS if mark in line), b",")
+
+
+def _begins_with_names(fields: list[bytes], implicit: bool | None) -> bool:
+    """Whether a first line holds the names of columns: what stands for a rating there is no number."""
+    if len(fields) > 2:
+        return not _is_number(fields[2])
+    return not implicit or all(
+        is_known(field.decode(errors="replace"), ours) for field, ours in zip(fields, COLUMNS, strict=False)
+    )
 
 
 def _unquote(field: bytes) -> bytes:

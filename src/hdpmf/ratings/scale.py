@@ -86,3 +86,6 @@ class RatingScale:
 
 
 ScaleLike = RatingScale | tuple[float, float] | tuple[float, float, float]
+
+IMPLICIT_SCALE = RatingScale(0.0, 1.0)
+"""Of implicit feedback, where every value is 1: somebody chose something."""

@@ -1,7 +1,8 @@
-"""Cutting ratings into training and test.
+"""Cutting ratings into training and test, at random or by time.
 
-Every split is per user, made of whole-array operations (a sort of random keys within users), and the same for
-the same seed. The parts keep both id indexes of the whole, so codes mean the same thing in each of them.
+Splits are made of whole-array operations, and are the same for the same seed. The parts keep both id indexes of the
+whole, so codes mean the same thing in each of them. By time, nobody's training has a rating that is later than one in
+their test.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.ratings.randomness import RngLike, as_generator
 from hdpmf.ratings.table import Ratings
+from hdpmf.ratings.wording import say
 
 
 def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
@@ -42,6 +44,53 @@ def leave_one_out(ratings: Ratings, *, rng: RngLike = 0) -> tuple[Ratings, Ratin
     return hold_out(ratings, 1, rng=rng)
 
 
+def hold_out_last(ratings: Ratings, per_user: int = 1) -> tuple[Ratings, Ratings]:
+    """Hold out the last ratings of each user; 1: leave the last one out.
+
+    A user's ratings of the same second are ordered by row. As with `hold_out`, one rating stays in training.
+    """
+    if not _is_count(per_user):
+        raise ConfigError("per_user must be an integer of at least 1")
+    age, counts = _age_within_user(ratings)
+    held = age < np.minimum(per_user, counts - 1)[ratings.user_codes]
+    return ratings.take(~held), ratings.take(held)
+
+
+def ratio(ratings: Ratings, fraction: float = 0.2, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
+    """Hold out a fraction of all ratings, chosen at random, whoever gave them.
+
+    Some users may have all of theirs in the test: how a model treats newcomers is measured, too.
+    """
+    size = _test_size(ratings, fraction)
+    held = np.zeros(len(ratings), dtype=bool)
+    held[as_generator(rng).permutation(len(ratings))[:size]] = True
+    return ratings.take(~held), ratings.take(held)
+
+
+def by_time(ratings: Ratings, fraction: float = 0.2, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
+    """Hold out what came last.
+
+    Args:
+        ratings: What to split; it needs timestamps.
+        fraction: Of the ratings, for the test.
+        per_user: False: one moment for everybody, which is what a service meets; all ratings of that second and later
+            are the test, so it may be somewhat larger. True: that fraction of each user's own, at least one rating
+            staying in training.
+    """
+    if per_user:
+        _check_fraction(fraction)
+        age, counts = _age_within_user(ratings)
+        held = age < np.minimum(np.floor(fraction * counts + 0.5), counts - 1)[ratings.user_codes]
+        return ratings.take(~held), ratings.take(held)
+    size = _test_size(ratings, fraction)
+    times = _times(ratings)
+    moment = np.partition(times, len(times) - size)[len(times) - size]
+    held = times >= moment
+    if held.all():
+        raise RatingsError(f"{ratings.name}: all ratings are of one second, so time does not tell training from test")
+    return ratings.take(~held), ratings.take(held)
+
+
 def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[Ratings, Ratings]]:
     """Go through ``k`` pairs of training and validation; each rating is in exactly one validation part.
 
@@ -67,6 +116,32 @@ def sparsify(ratings: Ratings, fraction: float, *, rng: RngLike = 0) -> Ratings:
     return ratings.take(rank < kept[ratings.user_codes])
 
 
+def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
+    """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the indexes."""
+    kept = ratings.user_counts()[ratings.user_codes] >= per_user
+    if not bool(kept.any()):
+        raise RatingsError(f"{ratings.name}: no user has {per_user:,} ratings or more; ask for fewer")
+    return ratings.take(kept).compact()
+
+
+def k_core(ratings: Ratings, k: int = 5) -> Ratings:
+    """Keep users and items that have ``k`` ratings or more among what is kept; it is the largest such part.
+
+    Ids that nobody uses any more leave the indexes.
+    """
+    if not _is_count(k):
+        raise ConfigError("k must be an integer of at least 1")
+    users, items = ratings.user_codes, ratings.item_codes
+    kept = np.arange(len(ratings))
+    while len(kept):
+        enough = np.bincount(users[kept], minlength=ratings.n_users)[users[kept]] >= k
+        enough &= np.bincount(items[kept], minlength=ratings.n_items)[items[kept]] >= k
+        if enough.all():
+            return ratings.take(kept).compact()
+        kept = kept[enough]
+    raise RatingsError(f"{ratings.name}: there is no core where users and items all have {k:,} ratings; ask for fewer")
+
+
 def _rank_within_user(ratings: Ratings, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give each rating a random place among its user's ratings; also return the ratings per user."""
     n = len(ratings)
@@ -80,6 +155,38 @@ def _rank_within_user(ratings: Ratings, generator: np.random.Generator) -> tuple
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n) - np.repeat(starts, counts)
     return rank, counts
+
+
+def _age_within_user(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many of its user's ratings came after each rating; also return the ratings per user."""
+    order = np.lexsort((_times(ratings), ratings.user_codes))
+    counts = ratings.user_counts()
+    ends = np.cumsum(counts) - 1
+    age = np.empty(len(ratings), dtype=np.int64)
+    age[order] = np.repeat(ends, counts) - np.arange(len(ratings))
+    return age, counts
+
+
+def _times(ratings: Ratings) -> NDArray[np.int64]:
+    if ratings.timestamps is None:
+        raise RatingsError(
+            f"{ratings.name}: there are no times, so nothing came last; say which column has them with "
+            f"{say('columns', 'timestamp')}, or split at random"
+        )
+    return ratings.timestamps
+
+
+def _test_size(ratings: Ratings, fraction: float) -> int:
+    _check_fraction(fraction)
+    size = int(np.floor(fraction * len(ratings) + 0.5))
+    if not 0 < size < len(ratings):
+        raise RatingsError(f"{ratings.name}: {fraction:g} of {len(ratings):,} ratings leaves training or test empty")
+    return size
+
+
+def _check_fraction(fraction: object) -> None:
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
+        raise ConfigError("the fraction of ratings to test on must be a number above 0 and below 1")
 
 
 def _is_count(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 
 from hdpmf.errors import RatingsError
 from hdpmf.ratings import checks
-from hdpmf.ratings.ids import Codes, Id, IdIndex
+from hdpmf.ratings.cutting import Cutting
+from hdpmf.ratings.duplicates import Duplicates, check_duplicates, merged, pair_keys
+from hdpmf.ratings.ids import Codes, Id, IdIndex, as_text
 from hdpmf.ratings.item_table import ItemTable
-from hdpmf.ratings.randomness import RngLike
-from hdpmf.ratings.scale import RatingScale, ScaleLike
+from hdpmf.ratings.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ratings:
+class Ratings(Cutting):
     """Who rated what how, checked once and never changed.
 
     Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay comparable.
-    A row number in an error message counts from 1. Make one with `from_arrays`, `from_frame` or `read`.
+    A row number in an error message counts from 1. Make one with `of`, `from_arrays` or `read`.
 
     Attributes:
         users: The ids of the users; ``user_codes`` are positions in it.
@@ -35,6 +36,8 @@ class Ratings:
         scale: The public scale the ratings were given on.
         item_table: Public facts about the items, or None. It may list items nobody rated.
         name: What to call these ratings in tables and messages.
+        implicit: Whether these are no ratings but choices (clicks, purchases): each value is 1, on the scale 0..1,
+            and says no more than that the pair is there.
     """
 
     users: IdIndex
@@ -46,6 +49,7 @@ class Ratings:
     scale: RatingScale = field(default_factory=RatingScale)
     item_table: ItemTable | None = None
     name: str = "ratings"
+    implicit: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.values)
@@ -63,8 +67,56 @@ class Ratings:
         checks.check_codes(self.name, "user", self.user_codes, self.users)
         checks.check_codes(self.name, "item", self.item_codes, self.items)
         checks.check_values(self.name, self.values, self.scale)
-        checks.check_duplicates(self.name, self.user_codes, self.item_codes, len(self.items))
+        check_duplicates(self.name, self.user_codes, self.item_codes, len(self.items))
         self._freeze()
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        scale: ScaleLike | None = None,
+        columns: Mapping[str, str] | None = None,
+        duplicates: Duplicates = "error",
+        implicit: bool | None = False,
+        name: str | None = None,
+        item_table: ItemTable | None = None,
+    ) -> Ratings:
+        """Make a table from a data frame, a SciPy sparse matrix or a file.
+
+        Args:
+            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for user, item, rating
+                and, if known, timestamp; a matrix of users by items; or a path, as for `read`.
+            scale: The public scale as ``(low, high)``; one to five where it is not given.
+            columns: What the frame calls its columns, as ``{"user": "customer", "rating": "stars"}``; common names are
+                known or guessed, with a warning.
+            duplicates: What becomes of several ratings of one item by one user: an ``error``, or the ``last`` or
+                ``first`` counts (by time where known, else by row), or their ``mean`` or ``max``.
+            implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever counts there are;
+                None: where there is no column of ratings, with a warning.
+            name: What to call the table in messages.
+            item_table: Public facts about the items.
+
+        Raises:
+            RatingsError: Something is wrong with the data; the message says where and what to do.
+        """
+        if isinstance(data, (str, os.PathLike)):
+            read = cls.read(data, scale=scale, columns=columns, duplicates=duplicates, implicit=implicit, name=name)
+            return read.describe(item_table)
+        from hdpmf.ratings.frames import columns_of
+
+        label = "ratings" if name is None else name
+        found = columns_of(data, columns, label, implicit)
+        return cls.from_arrays(
+            found.user,
+            found.item,
+            found.rating,
+            timestamps=found.timestamp,
+            scale=scale,
+            duplicates=duplicates,
+            name=label,
+            item_table=item_table,
+        )
 
     @classmethod
     def from_arrays(
@@ -75,6 +127,7 @@ class Ratings:
         *,
         scale: ScaleLike | None = None,
         timestamps: Any = None,
+        duplicates: Duplicates = "error",
         name: str = "ratings",
         item_table: ItemTable | None = None,
         users_index: IdIndex | None = None,
@@ -85,9 +138,10 @@ class Ratings:
         Args:
             users: The user of each rating: integers or strings.
             items: The item of each rating: integers or strings.
-            values: The ratings.
+            values: The ratings; None for implicit feedback, of which only the pairs count, each once.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
             timestamps: Seconds since 1970, where known.
+            duplicates: See `of`.
             name: What to call the table in messages.
             item_table: Public facts about the items.
             users_index: Use this index instead of a new one, so that codes compare with another table's.
@@ -96,10 +150,23 @@ class Ratings:
         Raises:
             RatingsError: Something is wrong with the columns; the message says where and what to do.
         """
-        numbers = checks.numbers(name, values)
+        implicit = values is None
+        if implicit:
+            if scale not in (None, IMPLICIT_SCALE):
+                raise RatingsError(f"{name}: implicit feedback has no rating scale; leave the scale out")
+            # Several clicks are one choice; the last tells when.
+            scale, duplicates = IMPLICIT_SCALE, "last" if duplicates == "error" else duplicates
+        numbers = checks.numbers(name, np.ones(len(users)) if implicit else values)
         user_codes, users_found = checks.codes(name, "user", users, users_index, len(numbers))
         item_codes, items_found = checks.codes(name, "item", items, items_index, len(numbers))
         times = None if timestamps is None else checks.times(name, timestamps)
+        public_scale = RatingScale.of(scale)
+        if duplicates != "error" and len(numbers) and (times is None or len(times) == len(numbers)):
+            checks.check_values(name, numbers, public_scale)  # while rows still have their numbers
+            keys = pair_keys(user_codes, item_codes, len(items_found))
+            kept, numbers = merged(keys, numbers, times, duplicates)
+            user_codes, item_codes = user_codes[kept], item_codes[kept]
+            times = None if times is None else times[kept]
         return cls(
             users=users_found,
             items=items_found,
@@ -107,42 +174,16 @@ class Ratings:
             item_codes=item_codes,
             values=numbers,
             timestamps=times,
-            scale=RatingScale.of(scale),
+            scale=public_scale,
             item_table=item_table,
             name=name,
+            implicit=implicit,
         )
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        scale: ScaleLike | None = None,
-        columns: Mapping[str, str] | None = None,
-        name: str = "ratings",
-        item_table: ItemTable | None = None,
-    ) -> Ratings:
-        """Make a table from any data frame that Narwhals understands (pandas, polars, PyArrow, ...).
-
-        Args:
-            frame: A frame with columns ``user``, ``item``, ``rating`` and, if known, ``timestamp``.
-            scale: The public scale as ``(low, high)``; one to five where it is not given.
-            columns: Other column names, as ``{"user": "customer", "rating": "stars"}``.
-            name: What to call the table in messages.
-            item_table: Public facts about the items.
-        """
-        from hdpmf.ratings.frames import columns_of_frame
-
-        found = columns_of_frame(frame, columns, name)
-        return cls.from_arrays(
-            found.user,
-            found.item,
-            found.rating,
-            timestamps=found.timestamp,
-            scale=scale,
-            name=name,
-            item_table=item_table,
-        )
+    def from_frame(cls, frame: Any, **options: Any) -> Ratings:
+        """Make a table from a data frame: `of`, by its older name."""
+        return cls.of(frame, **options)
 
     @classmethod
     def read(
@@ -153,25 +194,37 @@ class Ratings:
         columns: Mapping[str, str] | None = None,
         separator: str | None = None,
         header: bool | None = None,
+        duplicates: Duplicates = "error",
+        implicit: bool | None = False,
         name: str | None = None,
     ) -> Ratings:
         """Read a file: CSV, TSV, ``::``-separated or Parquet, plain or gzip-compressed.
 
+        Ids are integers where all of a column come back as they are written, else text: ``007`` stays ``007``.
+
         Args:
             path: The file.
-            scale: The public scale as ``(low, high)``; one to five where it is not given.
-            columns: Other column names, as ``{"user": "customer", "rating": "stars"}``.
+            scale: See `of`.
+            columns: See `of`.
             separator: What stands between fields; found from the first line where it is not given.
             header: Whether the first line holds column names; found from it where it is not given. Without a
-                header the columns are user, item, rating and, if there is a fourth, timestamp.
+                header the columns are user, item, rating and timestamp, of which the last two may be absent.
+            duplicates: See `of`.
+            implicit: See `of`.
             name: What to call the table in messages; the file's name where it is not given.
         """
         from hdpmf.ratings.readers import read_columns
 
         label = os.path.basename(os.fspath(path)) if name is None else name
-        found = read_columns(path, columns=columns, separator=separator, header=header)
+        found = read_columns(path, columns=columns, separator=separator, header=header, implicit=implicit)
         return cls.from_arrays(
-            found.user, found.item, found.rating, timestamps=found.timestamp, scale=scale, name=label
+            found.user,
+            found.item,
+            found.rating,
+            timestamps=found.timestamp,
+            scale=scale,
+            duplicates=duplicates,
+            name=label,
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -184,9 +237,9 @@ class Ratings:
         return len(self.values)
 
     def __repr__(self) -> str:
+        what, scale = ("choices", "implicit") if self.implicit else ("ratings", f"scale {self.scale}")
         return (
-            f"Ratings({self.name!r}: {len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} "
-            f"users, scale {self.scale})"
+            f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by {self.n_users:,} users, {scale})"
         )
 
     @property
@@ -242,7 +295,7 @@ class Ratings:
         except IndexError:
             raise RatingsError(f"rows must be between 0 and {len(self) - 1:,}") from None
         if chosen.dtype != bool:  # positions can repeat, masks cannot
-            checks.check_duplicates(self.name, taken.user_codes, taken.item_codes, self.n_items)
+            check_duplicates(self.name, taken.user_codes, taken.item_codes, self.n_items)
         return taken
 
     def compact(self) -> Ratings:
@@ -256,6 +309,12 @@ class Ratings:
         user_codes, _ = checks.codes(self.name, "user", self.user_ids, users, len(self))
         item_codes, _ = checks.codes(self.name, "item", self.item_ids, items, len(self))
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
+
+    def with_text_ids(self, *, users: bool = False, items: bool = False) -> Ratings:
+        """The same ratings with integer ids written as text, so that they compare with ids that are text."""
+        user_index, user_codes = as_text(self.users, self.user_codes) if users else (self.users, self.user_codes)
+        item_index, item_codes = as_text(self.items, self.item_codes) if items else (self.items, self.item_codes)
+        return self._derive(users=user_index, items=item_index, user_codes=user_codes, item_codes=item_codes)
 
     def over(self, items: ItemTable | Iterable[Id]) -> Ratings:
         """The ratings of a public list of items; those of other items are left out.
@@ -277,37 +336,6 @@ class Ratings:
             item_table=self.item_table if item_table is None else item_table,
             name=self.name if name is None else name,
         )
-
-    def min_ratings(self, per_user: int = 20) -> Ratings:
-        """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the indexes."""
-        kept = self.user_counts()[self.user_codes] >= per_user
-        if not bool(kept.any()):
-            raise RatingsError(f"{self.name}: no user has {per_user:,} ratings or more; ask for fewer")
-        return self.take(kept).compact()
-
-    def hold_out(self, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-        """Split into training and test, the test with ``per_user`` ratings each (`splits.hold_out`)."""
-        from hdpmf.ratings import splits
-
-        return splits.hold_out(self, per_user, rng=rng)
-
-    def leave_one_out(self, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-        """Split into training and test, with one rating of each user in the test (`splits.leave_one_out`)."""
-        from hdpmf.ratings import splits
-
-        return splits.leave_one_out(self, rng=rng)
-
-    def k_fold(self, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[Ratings, Ratings]]:
-        """Go through ``k`` pairs of training and validation (`splits.k_fold`)."""
-        from hdpmf.ratings import splits
-
-        return splits.k_fold(self, k, rng=rng)
-
-    def sparsify(self, fraction: float, *, rng: RngLike = 0) -> Ratings:
-        """Keep that fraction of each user's ratings, at least one (`splits.sparsify`)."""
-        from hdpmf.ratings import splits
-
-        return splits.sparsify(self, fraction, rng=rng)
 
     def _derive(self, **changes: Any) -> Ratings:
         """Copy with changes that cannot break what was checked, so that it is not checked again."""

@@ -65,14 +65,14 @@ def test_bad_columns(kind: Callable[..., Any], column: str, values: list[Any], m
 
 @kinds
 def test_missing_column(kind: Callable[..., Any]) -> None:
-    frame = kind({"customer": [1], "item": [1], "rating": [1]})
-    with pytest.raises(RatingsError, match="no column 'user' among columns customer, item, rating"):
+    frame = kind({"buyer": [1], "item": [1], "rating": [1]})
+    with pytest.raises(RatingsError, match="no column 'user' among columns buyer, item, rating"):
         Ratings.from_frame(frame)
-    assert len(Ratings.from_frame(frame, columns={"user": "customer"})) == 1
+    assert len(Ratings.from_frame(frame, columns={"user": "buyer"})) == 1
 
 
 def test_what_is_no_frame() -> None:
-    for thing in ([1, 2], "path.csv", None, np.zeros((2, 3))):
+    for thing in ([1, 2], {"user": [1]}, None, np.zeros((2, 3))):
         with pytest.raises(RatingsError, match="no data frame"):
             Ratings.from_frame(thing)
 

@@ -130,9 +130,9 @@ def _check_place(out: Path) -> None:
 
 
 def _over(ratings: Ratings, catalogue: Path) -> Ratings:
-    from hdpmf.ratings.item_file import read_item_table
+    from hdpmf.ratings.item_file import over_file
 
-    listed = ratings.over(read_item_table(catalogue))
+    listed = over_file(ratings, catalogue)
     if len(listed) < len(ratings):
         note(f"{len(ratings) - len(listed):,} ratings of items that are not in {catalogue} are left out.")
     return listed

@@ -1,0 +1,269 @@
+"""Ids stay as they are, several ratings become one, and time splits see no future."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
+from hdpmf.ratings import IdIndex, Ratings, read_split
+from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.ratings.item_file import over_file, read_item_table
+from hdpmf.ratings.wording import speaking
+
+files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+spelled = st.one_of(
+    st.integers(-(2**63), 2**63 - 1).map(str),
+    st.from_regex(r"[+-]?0*[0-9]{1,6}", fullmatch=True),
+    st.text("0123456789abcXYZ-+._", min_size=1, max_size=12),
+)
+ids = st.lists(spelled, min_size=1, max_size=12, unique=True)
+
+
+@files
+@given(ids)
+def test_ids_come_back_as_they_were_written(tmp_path: Path, written: list[str]) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n" + "".join(f"{user},{user},3\n" for user in written))
+    ratings = Ratings.read(path)
+    for index, found in ((ratings.users, ratings.user_ids), (ratings.items, ratings.item_ids)):
+        assert [str(value) for value in found] == written
+        assert [str(index.parse(text)) for text in written] == written
+    # What is written and read again is the same.
+    ratings.write(tmp_path / "again.csv")
+    assert Ratings.read(tmp_path / "again.csv").user_ids.tolist() == ratings.user_ids.tolist()
+
+
+@files
+@given(ids)
+def test_ids_of_item_files_come_back_as_they_were_written(tmp_path: Path, written: list[str]) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("item,title,price\n" + "".join(f"{item},t{row},{row}\n" for row, item in enumerate(written)))
+    table = read_item_table(path)
+    assert {str(item): title for item, title in zip(table.ids, table.titles, strict=True)} == {
+        item: f"t{row}" for row, item in enumerate(written)
+    }
+
+
+def test_zeros_after_the_rows_that_are_looked_at_first(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    rows = [f"{user},{user},4" for user in range(1, 3000)] + ["0001,1,3", "0000000011,2,5"]
+    path.write_text("user,item,rating\n" + "\n".join(rows))
+    ratings = Ratings.read(path)
+    assert ratings.user_ids[-2:].tolist() == ["0001", "0000000011"]
+    assert ratings.n_users == 3001
+    assert ratings.items.is_integer
+
+
+@pytest.mark.parametrize("text", ["007", "+7", " 7", "7 ", "7_0", "-0", "٧"])
+def test_other_spellings_are_other_ids(text: str) -> None:
+    with pytest.raises(UnknownIdError, match="unknown id"):
+        IdIndex([0, 7, 70]).parse(text)
+
+
+def test_files_whose_ids_are_of_two_kinds(tmp_path: Path) -> None:
+    train, test, items = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "items.csv"
+    train.write_text("user,item,rating\n1,007,5\n2,7,4\n")
+    test.write_text("user,item,rating\n01,7,5\n")
+    first, second = read_split(train, test)
+    assert (first.user_ids.tolist(), second.user_ids.tolist()) == (["1", "2"], ["01"])
+    assert (first.item_ids.tolist(), second.item_ids.tolist()) == (["007", "7"], ["7"])
+    items.write_text("item,title\n7,seven\n8,eight\n")
+    listed = over_file(first, items)
+    assert (listed.item_ids.tolist(), listed.items.ids.tolist()) == (["7"], ["7", "8"])
+    assert listed.item_table is not None
+    assert listed.item_table.title("8") == "eight"
+    items.write_text("item,year\n7,1970\n8,1980\n")
+    assert ItemFeatures.read(items, first.items).matrix[:, 0].tolist() == [0.0, -2.5]
+
+
+triples = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5), st.integers(0, 6)), min_size=1, max_size=40
+)
+
+
+def table(rows: list[tuple[int, int, int, int]], **options: object) -> Ratings:
+    users, items, values, times = (list(column) for column in zip(*rows, strict=True))
+    return Ratings.from_arrays(users, items, values, timestamps=times, **options)  # type: ignore[arg-type]
+
+
+@given(triples)
+def test_duplicates(rows: list[tuple[int, int, int, int]]) -> None:
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for user, item, value, time in rows:
+        groups.setdefault((user, item), []).append((time, value))
+    by_time = {pair: sorted(given, key=lambda rating: rating[0]) for pair, given in groups.items()}  # stable
+    expected = {
+        "first": {pair: given[0][1] for pair, given in by_time.items()},
+        "last": {pair: given[-1][1] for pair, given in by_time.items()},
+        "max": {pair: max(value for _, value in given) for pair, given in groups.items()},
+        "mean": {pair: float(np.mean([value for _, value in given])) for pair, given in groups.items()},
+    }
+    for how, wanted in expected.items():
+        ratings = table(rows, duplicates=how)
+        pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
+        assert dict(zip(pairs, ratings.values.tolist(), strict=True)) == pytest.approx(wanted)
+    if len(groups) < len(rows):
+        with pytest.raises(RatingsError, match='duplicates="last"'):
+            table(rows)
+
+
+def test_rows_of_bad_ratings_are_counted_before_duplicates_go() -> None:
+    with pytest.raises(RatingsError, match="row 3: off the scale"):
+        Ratings.from_arrays([1, 1, 1], [1, 1, 2], [3, 4, 9], duplicates="last")
+    with pytest.raises(ConfigError, match="error, last, first, mean, max"):
+        Ratings.from_arrays([1], [1], [3], duplicates="any")  # type: ignore[arg-type]
+
+
+def test_without_times_the_order_of_rows_counts() -> None:
+    for how, value in (("first", 1), ("last", 3)):
+        ratings = Ratings.from_arrays([1, 2, 1, 1], [1, 1, 1, 1], [1, 5, 4, 3], duplicates=how)  # type: ignore[arg-type]
+        assert dict(zip(ratings.user_ids.tolist(), ratings.values.tolist(), strict=True)) == {1: value, 2: 5}
+
+
+def check_partition(whole: Ratings, train: Ratings, test: Ratings) -> None:
+    def rows(ratings: Ratings) -> list[tuple[int, int]]:
+        return list(zip(ratings.user_codes.tolist(), ratings.item_codes.tolist(), strict=True))
+
+    assert sorted(rows(train) + rows(test)) == sorted(rows(whole))
+    assert train.users is whole.users
+    assert test.items is whole.items
+
+
+@given(triples, st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.integers(1, 3))
+def test_splits_part_and_no_user_learns_from_the_future(
+    rows: list[tuple[int, int, int, int]], fraction: float, per_user: int
+) -> None:
+    whole = table(rows, duplicates="last")
+    for train, test in (whole.hold_out_last(per_user), whole.split_by_time(fraction, per_user=True)):
+        check_partition(whole, train, test)
+        assert set(train.user_codes) == set(whole.user_codes)  # somebody without a past cannot be recommended to
+        for user in set(test.user_codes.tolist()):
+            assert max(train.timestamps[train.user_codes == user]) <= min(test.timestamps[test.user_codes == user])
+    last = whole.hold_out_last(per_user)[1].user_counts()
+    assert last.tolist() == np.clip(whole.user_counts() - 1, 0, per_user).tolist()
+    for cut in (whole.split, whole.split_by_time):
+        try:
+            train, test = cut(fraction)
+        except RatingsError as error:
+            assert "empty" in str(error) or "one second" in str(error)  # noqa: PT017
+            continue
+        check_partition(whole, train, test)
+        assert len(test) >= round(fraction * len(whole) - 0.01)
+        if cut == whole.split_by_time:
+            assert train.timestamps.max() < test.timestamps.min()
+
+
+@given(triples, st.integers(1, 4))
+def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: int) -> None:
+    whole = table(rows, duplicates="last")
+    pairs = set(zip(whole.user_ids.tolist(), whole.item_ids.tolist(), strict=True))
+    while True:  # take away a user or an item with too few, as long as there are any
+        users, items = [user for user, _ in pairs], [item for _, item in pairs]
+        fewer = {(user, item) for user, item in pairs if users.count(user) >= k and items.count(item) >= k}
+        if fewer == pairs:
+            break
+        pairs = fewer
+    if not pairs:
+        with pytest.raises(RatingsError, match="no core"):
+            whole.k_core(k)
+        return
+    core = whole.k_core(k)
+    assert set(zip(core.user_ids.tolist(), core.item_ids.tolist(), strict=True)) == pairs
+    assert min(core.user_counts().min(), core.item_counts().min()) >= k
+
+
+def test_time_is_needed_to_split_by_it() -> None:
+    ratings = Ratings.from_arrays([1] * 9, range(9), [3] * 9)
+    for cut in (ratings.hold_out_last, ratings.split_by_time, lambda: ratings.split_by_time(per_user=True)):
+        with pytest.raises(RatingsError, match=r"no times.*columns=\{\"timestamp\": \.\.\.\}"):
+            cut()
+    for fraction in (0, 1, -0.5, True, "half"):
+        with pytest.raises(ConfigError, match="above 0 and below 1"):
+            ratings.split(fraction)  # type: ignore[arg-type]
+
+
+def test_common_names_are_guessed_with_a_word() -> None:
+    books = pd.DataFrame({"User-ID": ["a"], "ISBN": ["0000000011"], "Book-Rating": [5], "Date": ["2020-01-02"]})
+    with pytest.warns(UserWarning, match="item = ISBN, rating = Book-Rating, timestamp = Date"):
+        ratings = Ratings.of(books)
+    assert ratings.item_ids.tolist() == ["0000000011"]
+    assert ratings.timestamps is not None
+    assert ratings.timestamps.tolist() == [1577923200]
+    heard: list[str] = []
+    with speaking("python", heard.append):
+        assert Ratings.of(books.assign(Date="some day")).timestamps is None
+    assert "'Date' holds no times" in heard[1]
+    with pytest.raises(RatingsError, match=r"could be 'item' \(columns ISBN, book\)"):
+        Ratings.of(books.assign(book=1))
+
+
+def test_a_word_goes_where_people_look() -> None:
+    heard: list[str] = []
+    with speaking("shell", heard.append):
+        Ratings.of(pd.DataFrame({"customer": [1], "item": [1], "rating": [5]}))
+        with pytest.raises(RatingsError, match=r"--column rating=NAME, .*--implicit"):
+            Ratings.of(pd.DataFrame({"user": [1], "item": [1], "plays": [5]}))
+        with pytest.raises(RatingsError, match="--scale LOW HIGH"):
+            Ratings.from_arrays([1], [1], [7])
+        with pytest.raises(RatingsError, match="--duplicates last"):
+            Ratings.from_arrays([1, 1], [1, 1], [4, 4])
+    assert len(heard) == 1
+    assert "--column user=NAME" in heard[0]
+
+
+def test_implicit_files(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.tsv"
+    for content in ("1\t2\n1\t2\n3\t2\n", "user\titem\n1\t2\n1\t2\n3\t2\n", "user\titem\tcount\n1\t2\t9\n3\t2\t1\n"):
+        path.write_text(content)
+        ratings = Ratings.read(path, implicit=True)
+        assert (ratings.implicit, ratings.user_ids.tolist(), ratings.values.tolist()) == (True, [1, 3], [1, 1])
+    with pytest.raises(RatingsError, match=r"implicit=True"):
+        Ratings.read(path)
+    with pytest.raises(RatingsError, match="no rating scale"):
+        Ratings.read(path, implicit=True, scale=(1, 5))
+    train, test = read_split(path, path, implicit=True)
+    assert train.implicit
+    assert test.implicit
+    assert train.take(np.array([True, False])).implicit
+
+
+def test_a_matrix_with_an_entry_twice() -> None:
+    twice = sparse.coo_matrix(([3.0, 4.0], ([0, 0], [1, 1])))
+    with pytest.raises(RatingsError, match="duplicates="):
+        Ratings.of(twice)
+    assert Ratings.of(twice, duplicates="mean").values.tolist() == [3.5]
+    with pytest.raises(ConfigError, match="rows are users"):
+        Ratings.of(twice, columns={"user": "x"})
+
+
+@pytest.fixture(scope="module")
+def ml_100k() -> Ratings:
+    from hdpmf.ratings import find_dataset, load_dataset
+
+    if find_dataset("ml-100k") is None:
+        pytest.skip("ml-100k is not here")
+    return load_dataset("ml-100k")
+
+
+def test_time_splits_of_real_ratings(ml_100k: Ratings) -> None:
+    train, test = ml_100k.split_by_time(0.2)
+    check_partition(ml_100k, train, test)
+    assert train.timestamps is not None
+    assert test.timestamps is not None
+    assert train.timestamps.max() < test.timestamps.min()
+    assert 0 <= len(test) - 20_000 < 50  # as many as share the second of the cut
+    train, test = ml_100k.hold_out_last()
+    assert (len(train), len(test)) == (100_000 - 943, 943)
+    train, test = ml_100k.split_by_time(0.2, per_user=True)
+    assert len(test) == np.floor(ml_100k.user_counts() * 0.2 + 0.5).sum()
+    core = ml_100k.k_core(20)
+    assert (core.n_users, core.n_items, len(core)) == (917, 937, 94_443)
+    assert all(earlier <= later for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)]))
