@@ -18,7 +18,7 @@ for name in sys.argv[1:]:
 print(json.dumps(sorted({name.split(".")[1] for name in sys.modules if name.startswith("hdpmf.")})))
 """
 
-PRIVATE = {"device", "shard", "kernels"}
+PRIVATE = {"device", "page", "shard", "kernels"}
 UNTRUSTED = {"aggregator", "recommender", "service"}
 BOTH_SIDES = {"models", "gpu", "experiments", "audit", "federation", "cli", "report"}
 
@@ -30,7 +30,7 @@ def loaded(*packages: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("package", ["device", "shard"])
+@pytest.mark.parametrize("package", ["device", "page", "shard"])
 def test_the_private_side_loads_nothing_of_the_recommender(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (UNTRUSTED | BOTH_SIDES)
 
@@ -40,7 +40,7 @@ def test_the_untrusted_side_loads_nothing_private(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (PRIVATE | BOTH_SIDES)
 
 
-@pytest.mark.parametrize("package", ["dap", "prio", "protocol", "public", "secure_sum"])
+@pytest.mark.parametrize("package", ["dap", "prio", "protocol", "public", "secure_sum", "web"])
 def test_what_both_sides_use_knows_neither(package: str) -> None:
     assert not loaded(f"hdpmf.{package}") & (PRIVATE | UNTRUSTED | BOTH_SIDES)
 

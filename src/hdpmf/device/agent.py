@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
+from hdpmf.device.consent import Asked, require_consent
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.lists import lack_lists, with_lists, with_older_lists
 from hdpmf.device.local_model import LocalModel, keep_model, kept_model
@@ -217,6 +218,7 @@ class DeviceAgent:
         if roster is not None and terms.users > roster.n_users:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
         check_policy(store.policy, terms, roster)
+        require_consent(store, Asked(recommender=self._setup.recommender, terms=terms))
         self._make_room()
         for run in self._own_runs():  # what an earlier run holds and never took is free for this one
             state = self._state(run)

@@ -56,6 +56,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             vector: each is another chance that those who hold shares work for the recommender.
         servers: Pairs of servers, by their digests, that may sum this device's reports; with none it reports to nobody.
         max_list_bytes: Most that a model for lists may take on this device; for few items it is less.
+        ask: Ask the owner before each run (see ``consent``), however well it fits the rest.
     """
 
     methods: tuple[str, ...] = ("hdp-sum",)
@@ -80,6 +81,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_plans_per_day: int = 64
     servers: tuple[str, ...] = ()
     max_list_bytes: int = 16_000_000
+    ask: bool = False
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.methods if name not in federated()]
@@ -270,6 +272,7 @@ _MEANINGS = {
     "max_plans_per_day": "Plans of secure sums, at most, that a recommender may break off within a day.",
     "servers": "Pairs of servers, by digest, that may sum this device's reports (join --servers writes it).",
     "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 takes none.",
+    "ask": "Ask me before each run: once, always under these terms, or never (hdpmf device open, or consent).",
 }
 
 

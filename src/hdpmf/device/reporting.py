@@ -11,7 +11,8 @@ import secrets
 import time
 from collections.abc import Callable
 
-from hdpmf.device.declined import reason_of
+from hdpmf.device.consent import Asked, require_consent
+from hdpmf.device.declined import DeclinedError, reason_of
 from hdpmf.device.facts import kept_facts, model_of_facts
 from hdpmf.device.lists import lack_lists, most_list_bytes, with_lists, with_older_lists
 from hdpmf.device.local_model import keep_model, kept_model
@@ -98,6 +99,7 @@ class Reporter:
         self._refused: dict[str, str] = {}  # digests of files that were refused, so that they are not fetched again
         self._held: tuple[str, bytes] = "", b""  # a task whose time has not come
         self._rest_until = 0.0  # after the disk refused
+        self._told = b""  # the task that the owner was last told to wait for an answer
         self._read: ReadTask | None = None
 
     def __repr__(self) -> str:
@@ -113,6 +115,10 @@ class Reporter:
         lists = None if self._index is None else self._index.lists
         lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
         return "" if lacks else standing.reported.hex()
+
+    def look_soon(self) -> None:
+        """See in the next step what there is: the owner has answered something."""
+        self._look_at = 0.0
 
     def step(self) -> float:
         """Do what is due; the seconds until there may be something to do again. What goes wrong is logged."""
@@ -249,6 +255,8 @@ class Reporter:
             raise ProtocolError("refused: the sums would go to somebody else than those before")
         if standing.task:
             return  # its time comes when the one under way is over
+        if not self._owner_agrees(read):
+            return  # looked at again when the index is, for as long as the task lasts
         begin = max(now, read.task.begin)
         moment = begin + self._uniform() * _LATEST * (read.task.end - begin)
         state = TaskState(moment=moment, run=read.id)
@@ -259,6 +267,28 @@ class Reporter:
         self._held = "", b""
         servers = read.task.servers
         self._log(f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends.")
+
+    def _owner_agrees(self, read: ReadTask) -> bool:
+        """Whether the owner wants to take part, as far as is known; not yet is no refusal of the task for good."""
+        task, servers = read.task, read.task.servers
+        if read.part == "labels" and self._book.standing().counted is not None:
+            return True  # the second half of what was agreed to
+        asked = Asked(
+            recommender=self._recommender,
+            terms=read.terms,
+            servers=servers.digest,
+            names=servers.names,
+            survey=read.survey,
+            until=task.end,
+        )
+        try:
+            require_consent(self._store, asked)
+        except DeclinedError as error:
+            if read.id != self._told:
+                self._log(f"Task {read.id.hex()[:8]}: {error}.")
+            self._told = read.id
+            return False
+        return True
 
     def _take_model(self, file: PublicFile) -> None:
         """Keep new facts. Nothing is sent or paid, whatever they are."""

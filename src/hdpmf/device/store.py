@@ -50,6 +50,7 @@ class DeviceStore:
         identity: The device's signing key.
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
+        rated: The ratings and their weights, one by one. PRIVATE.
     """
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -58,9 +59,9 @@ class DeviceStore:
         self._values = NamedValues(database, vault)
         self.users = msgspec.msgpack.decode(self._values.need(_USERS), type=int)
         self.identity = DeviceIdentity(self._values.need(_IDENTITY))
-        self._rated = RatedItems(database, vault, self.users)
+        self.rated = RatedItems(database, vault, self.users)
         self.runs = Runs(database, vault)
-        self.ledger = Ledger(database, vault, self._rated, lambda: self.policy)
+        self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
         self._pinned: PinnedCatalogue | None = None
         self._roster: PinnedRoster | None = None
         self._table: RatedTable | None = None
@@ -209,11 +210,11 @@ class DeviceStore:
         scale = self.scale
         if scale is not None and not scale.low <= value <= scale.high:
             raise RatingsError(f"a rating is not on this device's scale {scale}; nothing was changed")
-        self._rated.put([Record(user, item, float(value))], self.pinned_catalogue)
+        self.rated.put([Record(user, item, float(value))], self.pinned_catalogue)
 
     def remove(self, item: str, *, user: str = ME) -> None:
         """Take a rating out. What it has spent stays spent, also if it comes back."""
-        self._rated.remove(user, item)
+        self.rated.remove(user, item)
 
     def add(self, ratings: Ratings) -> None:
         """Add many ratings, for a silo or a simulation. Ids become text. The first table says what the scale is."""
@@ -221,7 +222,7 @@ class DeviceStore:
             own = self.scale
             if own is not None and (own.low, own.high) != (ratings.scale.low, ratings.scale.high):
                 raise RatingsError(f"these ratings are on the scale {ratings.scale}; this device's is {own}")
-            self._rated.put_table(ratings, self.pinned_catalogue)
+            self.rated.put_table(ratings, self.pinned_catalogue)
             if own is None:
                 scale = ratings.scale
                 self._values.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
@@ -233,11 +234,11 @@ class DeviceStore:
         if (item is None) != (gamma is None):
             raise ConfigError("an item's weight needs both item and gamma")
         betas = {} if beta is None else {user: beta}
-        self._rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
+        self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
         """Set the weights of the users, items and ratings of a table, which was given to `add` before."""
-        self._rated.weigh_table(weights, ratings, self.pinned_catalogue)
+        self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:
         """The ratings over the pinned catalogue's items. Those that it has no place for are left out."""
@@ -255,11 +256,11 @@ class DeviceStore:
     @property
     def n_ratings(self) -> int:
         """All ratings in the store."""
-        return self._rated.count()
+        return self.rated.count()
 
     def records(self) -> list[Record]:
         """All ratings in the store with their weights, with or without a catalogue. For this device's owner only."""
-        return self._rated.weighed()
+        return self.rated.weighed()
 
     def pin_catalogue(self, table: CatalogueTable) -> str:
         """Pin the item table; its fingerprint. The same one may come again, another may not.
@@ -291,10 +292,11 @@ class DeviceStore:
     def pinned_catalogue(self) -> PinnedCatalogue | None:
         """The pinned item table with all that is computed from it."""
         self._refresh()
-        if self._pinned is None and not self._database.in_memory:
+        known = self._pinned  # another thread may take it away meanwhile
+        if known is None and not self._database.in_memory:
             data = self._values.get(_CATALOGUE)
-            self._pinned = None if data is None else pinned(data)
-        return self._pinned
+            known = self._pinned = None if data is None else pinned(data)
+        return known
 
     @property
     def catalogue(self) -> CatalogueTable | None:
@@ -373,7 +375,7 @@ class DeviceStore:
             if model:
                 self._pinned = None
             if ratings:
-                self._rated.clear()
+                self.rated.clear()
         self._database.shred()
 
     def destroy(self) -> None:
@@ -384,13 +386,14 @@ class DeviceStore:
         catalogue = self.pinned_catalogue  # refreshes what has changed
         if catalogue is None:
             raise ConfigError("no item table is pinned yet; it comes with the first conversation (hdpmf device join)")
-        if self._table is None:
-            self._table = self._rated.table(catalogue)
-        return self._table
+        table = self._table
+        if table is None:
+            table = self._table = self.rated.table(catalogue)
+        return table
 
     def _refresh(self) -> None:
         """Read anew what this process, a rollback or another command may have changed."""
-        now = (self._database.version(), self._database.rollbacks, self._rated.changes)
+        now = (self._database.version(), self._database.rollbacks, self.rated.changes)
         if now != self._read_at:
             self._read_at, self._table = now, None
             if not self._database.in_memory or self._values.get(_CATALOGUE) is None:

@@ -40,3 +40,14 @@ PROMISE: dict[Status, str] = {
 def observer(view: str, has_h: bool) -> str:
     """The name of a view for people: where there is no h, knowing it makes no difference."""
     return view if has_h else view.removesuffix("-h-known").removesuffix("-h-hidden")
+
+
+SURE = 0.9995
+"""From here on a guess is as good as certain."""
+
+
+def percent(part: float) -> str:
+    """A probability for people; certainty is only said where it is."""
+    if part >= SURE:
+        return "> 99.9 %"
+    return f"{100 * part:.0f} %" if part < 0.95 else f"{100 * part:.1f} %"

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hdpmf.cli.device.catalogue import catalogue, hide
+from hdpmf.cli.device.consent import consent
 from hdpmf.cli.device.forget import forget
 from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ledger import ledger
 from hdpmf.cli.device.moving import export, import_, unmove
+from hdpmf.cli.device.open import open_
 from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.recommend import recommend
@@ -103,10 +106,14 @@ def init(
     )
 
 
+app.command("open")(open_)
 app.command()(join)
 app.command()(status)
 app.command()(rate)
 app.command()(recommend)
+app.command()(catalogue)
+app.command()(hide)
+app.command()(consent)
 app.command()(ledger)
 app.command()(passphrase)
 app.command()(rotate)

@@ -15,7 +15,14 @@ import typer
 
 from hdpmf.cli.device.pinning import address_of, pin_authority
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.device.two_servers import by_two_servers, pin_two_servers, refuse_options, report_until, words_of
+from hdpmf.cli.device.two_servers import (
+    by_two_servers,
+    pin_invitation,
+    pin_two_servers,
+    refuse_options,
+    report_until,
+    words_of,
+)
 from hdpmf.cli.shared.files import read_bytes
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
@@ -60,6 +67,10 @@ def join(
     new_servers: Annotated[
         bool, typer.Option("--new-servers", help="Trust --servers in place of the pair that was pinned before.")
     ] = False,
+    invitation: Annotated[
+        Path | None,
+        typer.Option("--invitation", metavar="FILE", help="Address, authority and servers in one file."),
+    ] = None,
     every: Annotated[
         float | None,
         typer.Option(
@@ -78,10 +89,17 @@ def join(
     first time. Compare the digest of the servers with both organisations, or that of the roster with other
     participants, in a way that does not go through the recommender.
     """
+    from hdpmf.device.joined import remember
+
     with target.open(serving=True) as store:
-        if by_two_servers(store, address):
+        if invitation is not None or by_two_servers(store, address):
             refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
-            where = pin_two_servers(store, address, ca, servers, new_authority, new_servers)
+            if invitation is None:
+                where = pin_two_servers(store, address, ca, servers, new_authority, new_servers)
+            elif address is None and ca is None and servers is None:
+                where = pin_invitation(store, invitation, new_authority, new_servers)
+            else:
+                raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
             with _log_to_stderr(), _stopped_by_signals() as stop:
                 told = report_until(store, where, stop, once, every)
             told["ledger_entries"] = len(store.ledger.entries())
@@ -92,6 +110,7 @@ def join(
             return
         refuse_options({"--servers": servers, "--new-servers": new_servers or None, "--every": every}, "https://")
         where = _pin(store, address, ca, roster, new_authority, new_roster)
+        remember(store, where)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:

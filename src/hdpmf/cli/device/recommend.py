@@ -28,17 +28,22 @@ def recommend(
         raise ConfigError("say --user or --all-users, not both")
     names = user or ["me"]
     with target.open(moved=True) as store:
+        from hdpmf.device.for_you import hidden_items, without
         from hdpmf.device.local_model import kept_model, recommend_each
 
-        model = kept_model(store)
+        model, hidden = kept_model(store), set(hidden_items(store))
         run, method = ("", "") if model is None else (model.run, model.method)
         print_lists(
-            recommend_each(
-                store,
-                None if all_users else names,
+            without(
+                hidden,
                 question.number,
-                keep_rated=question.keep_rated,
-                only=question.only(),
+                recommend_each(
+                    store,
+                    None if all_users else names,
+                    question.number + len(hidden),
+                    keep_rated=question.keep_rated,
+                    only=question.only(),
+                ),
             ),
             question,
             {"method": method, "run": run},

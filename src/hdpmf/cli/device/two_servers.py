@@ -38,6 +38,7 @@ def pin_two_servers(
     new_servers: bool = False,
 ) -> str:
     """Pin what is given, and say what is pinned; the recommender's address."""
+    from hdpmf.device.joined import remember
     from hdpmf.device.pair import pin_servers, pinned_servers
     from hdpmf.protocol.servers import Servers
     from hdpmf.transport.certificates import check_authority
@@ -61,6 +62,36 @@ def pin_two_servers(
                 note(f"The servers are other ones than before ({before.names}, digest {before.digest}).")
         elif pinned_servers(store) is None:
             raise ConfigError("give the two servers once, with --servers FILE; then they are pinned")
+        remember(store, where)
+    _note_pair(store)
+    return where
+
+
+def pin_invitation(store: DeviceStore, file: Path, new_authority: bool, new_servers: bool) -> str:
+    """Pin what an invitation says; the recommender's address."""
+    from hdpmf.device.joined import remember
+    from hdpmf.device.pair import pin_servers
+    from hdpmf.protocol.invitation import Invitation
+    from hdpmf.transport.certificates import check_authority
+    from hdpmf.transport.web import check_folder_address
+
+    found = Invitation.read(read_bytes(file, "the invitation"))
+    where = check_folder_address(found.address)
+    with store.transaction():
+        store.put("address", where.encode())
+        if found.authority:
+            check_authority(found.authority.encode())
+            pin_authority(store, found.authority.encode(), new_authority)
+        pin_servers(store, found.servers, new=new_servers)
+        remember(store, where)
+    _note_pair(store)
+    return where
+
+
+def _note_pair(store: DeviceStore) -> None:
+    """Say which servers are pinned, and that people compare them."""
+    from hdpmf.device.pair import pinned_servers
+
     pinned = pinned_servers(store)
     if pinned is not None:
         note(
@@ -68,7 +99,6 @@ def pin_two_servers(
             f"{pinned.digest}. Compare it with both organisations, not through the recommender. Both together would "
             "see your ratings."
         )
-    return where
 
 
 def report_until(

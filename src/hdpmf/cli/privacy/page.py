@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hdpmf.cli.shared.output import print_lines, print_paragraph
 from hdpmf.methods import method_named
-from hdpmf.methods.words import MEANING, OBSERVERS, observer
+from hdpmf.methods.words import MEANING, OBSERVERS, SURE, observer, percent
 
 if TYPE_CHECKING:
     from hdpmf.cli.privacy.explain import NumberOptions
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hdpmf.privacy.accounting.people import Person
 
 _BAR = 30
-_SURE = 0.9995
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +119,11 @@ def _print_view(name: str, here: Sequence[Line], together: Sequence[Line], ratin
 def _said(cost: Cost) -> str:
     if cost.status == "no guarantee":
         return "no bound"
-    if cost.guess >= _SURE:
+    if cost.guess >= SURE:
         return "practically always"
     # A bound counts for the guarantee; what one channel gives away already, all of them give away at least.
     sign = {"proved": "at most", "nominal": "at least" if cost.guess_is_exact else "up to"}[cost.status]
     return f"{sign} {percent(cost.guess)}"
-
-
-def percent(part: float) -> str:
-    """A probability for people; certainty is only said where it is."""
-    if part >= _SURE:
-        return "> 99.9 %"
-    return f"{100 * part:.0f} %" if part < 0.95 else f"{100 * part:.1f} %"
 
 
 def _bar(cost: Cost) -> str:

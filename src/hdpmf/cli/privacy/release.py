@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.privacy.page import percent
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_paragraph
 from hdpmf.methods.one_round import HDP_BIT
+from hdpmf.methods.words import percent
 
 if TYPE_CHECKING:
     from hdpmf.recommender.release import Release

@@ -10,6 +10,7 @@ import typer
 from hdpmf.cli.recommender import run as one_run
 from hdpmf.cli.recommender.backup import backup, restore
 from hdpmf.cli.recommender.certificates import certificates
+from hdpmf.cli.recommender.invite import invite
 from hdpmf.cli.recommender.roster import devices_of, show_roster
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.recommender.status import status
@@ -147,6 +148,7 @@ app.command()(one_run.run)
 app.command()(backup)
 app.command()(restore)
 app.command()(servers)
+app.command()(invite)
 
 
 def _catalogue(

@@ -1,0 +1,110 @@
+"""``hdpmf device open``: the owner's page in the browser, and what answers recommenders meanwhile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hdpmf.cli.device.store import StoreOptions, first_line
+from hdpmf.cli.shared.grouping import grouped
+from hdpmf.cli.shared.options import Json
+from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.errors import ConfigError
+
+
+@grouped
+def open_(
+    target: StoreOptions,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on this machine; 0: any that is free.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its link.")
+    ] = True,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", metavar="SECONDS", help="How often to look for something new.", show_default="300"),
+    ] = None,
+    idle: Annotated[
+        float, typer.Option("--idle", metavar="MINUTES", help="Lock the page after so long without use.")
+    ] = 15.0,
+    json: Json = False,
+) -> None:
+    """Open your own page in the browser: rate, see your list, set your privacy, see and decide what leaves.
+
+    The page is served by this machine to itself. Its link works once; whoever else is on this machine cannot use it.
+    Without a store it makes one. Recommenders that you have joined are answered until this command ends.
+    """
+    from hdpmf.page.app import OwnerPage
+    from hdpmf.page.owner import Owner
+    from hdpmf.web.local_server import Loopback, local_server
+    from hdpmf.web.sessions import PageDoor
+
+    if target.old_copy:
+        raise ConfigError("the page takes no old copy; open it with another command and --old-copy once")
+    if not 0.1 <= idle <= 1440:
+        raise ConfigError("--idle takes 0.1 to 1440 minutes")
+    if every is not None and not 1 <= every <= 86_400:
+        raise ConfigError("--every takes 1 to 86400 seconds")
+    given = None if target.passphrase_file is None else first_line(target.passphrase_file)
+    owner, door, place = Owner(target.path, note, every), PageDoor(idle * 60), Loopback.listen(port)
+    if owner.made and (given is not None or not owner.encrypted):
+        owner.open(given)
+
+    def link() -> str:
+        return f"http://{place.host}/enter#{door.token()}"
+
+    def relink() -> None:
+        note(f"The page was locked. Open it again: {link()}")
+
+    with _opening(browser) as show:
+
+        def ready() -> None:
+            address = link()
+            if json:
+                print_json({"link": address, "port": place.port, "store": str(target.path)})
+            else:
+                print_lines(f"Your page: {address}", "The link works once. Ctrl-C ends it; nothing is lost by that.")
+            show(address)
+
+        page, stop = OwnerPage(owner, place.host, door, relink), threading.Event()
+        threading.Thread(target=page.watch, args=(stop,), daemon=True).start()
+        try:
+            local_server(page.app(), ready).run(sockets=list(place.sockets))
+        finally:
+            stop.set()
+            owner.end()
+            place.close()
+
+
+class _Browser:
+    """Opens a link without showing it to other users, who see the arguments of every program."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def __call__(self, address: str) -> None:
+        if self._folder is None:
+            return
+        page = self._folder / "open.html"
+        descriptor = os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><title>hdpmf</title>')
+        webbrowser.open(page.as_uri())
+
+
+@contextmanager
+def _opening(browser: bool) -> Iterator[_Browser]:
+    if not browser:
+        yield _Browser(None)
+        return
+    with tempfile.TemporaryDirectory(prefix="hdpmf-") as folder:  # readable by its owner only
+        yield _Browser(Path(folder))

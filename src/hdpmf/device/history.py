@@ -1,0 +1,193 @@
+"""What a device has sent, run by run: to whom, what that reveals under which assumption, and what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hdpmf.device.releases import Afterwards, afterwards
+from hdpmf.device.spending import spent_together
+from hdpmf.methods import method_named
+from hdpmf.methods.words import MEANING, percent
+
+if TYPE_CHECKING:
+    from hdpmf.device.ledger import Entry
+    from hdpmf.device.store import DeviceStore
+    from hdpmf.methods import Form
+    from hdpmf.privacy.accounting import Cost
+
+_RATERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for.
+
+    Attributes:
+        afterwards: What the owner did with its ratings since, where anything has left.
+    """
+
+    run: str
+    entries: Sequence[Entry]
+    afterwards: Afterwards | None = None
+
+    @property
+    def paid(self) -> Entry | None:
+        """The entry with which ratings paid."""
+        return next((entry for entry in self.entries if entry.ratings), None)
+
+    @property
+    def form(self) -> Form | None:
+        """How the method ran."""
+        return None if self.paid is None else method_named(self.paid.method).form(bool(self.paid.labels))
+
+    @property
+    def cost(self) -> Cost | None:
+        """By the accountant."""
+        from hdpmf.privacy.accounting import cost
+
+        paid = self.paid
+        if paid is None:
+            return None
+        epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
+        return cost(
+            paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
+            factors=max(paid.factors, 1), labels=bool(paid.labels),
+        )  # fmt: skip
+
+    def count(self, action: str) -> int:
+        """How often something was done."""
+        return sum(entry.action == action for entry in self.entries)
+
+    @property
+    def when(self) -> str:
+        """From when to when."""
+        first, last = self.entries[0].at, self.entries[-1].at
+        return first if first == last else f"{first} to {last}"
+
+    def words(self) -> list[str]:
+        """What it was, in paragraphs."""
+        paid, form, cost = self.paid, self.form, self.cost
+        sent, refused = self.count("sent"), self.count("refused")
+        if paid is None or form is None or cost is None:
+            return [f"Nothing of your ratings was sent. Refused: {refused}." if refused else "Nothing was sent."]
+        claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
+        two = paid.view == "two-servers"
+        who = "The recommender, and either server alone, see only" if two else "The recommender sees"
+        told = [
+            f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}",
+            f"{who} {claim.sees}.",
+        ]
+        if two:
+            left = next((entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far")
+            told.append(f"What has left: {left}.")
+        done = "" if self.afterwards is None else self.afterwards.in_words(paid.method)
+        return [
+            *told,
+            *([done] if done else []),
+            f"What that reveals: {reveals(cost)}",
+            f"What it stands on: {MEANING[cost.status]} {cost.reason}",
+            form.stays_open,
+        ]
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON."""
+        first, paid, form, cost = self.entries[0], self.paid, self.form, self.cost
+        return {
+            "run": self.run,
+            "recommender": first.recommender,
+            "method": first.method,
+            "view": first.view,
+            "first": first.at,
+            "last": self.entries[-1].at,
+            "sent": self.count("sent"),
+            "refused": self.count("refused"),
+            "ratings": 0 if paid is None else paid.ratings,
+            "changed_afterwards": 0 if self.afterwards is None else self.afterwards.changed,
+            "removed_afterwards": 0 if self.afterwards is None else self.afterwards.removed,
+            "leaves_the_device": None if form is None else form.sent,
+            "not_protected": None if form is None else form.stays_open,
+            "cost": None if cost is None else cost.fields(),
+        }
+
+
+def past_runs(store: DeviceStore) -> list[LedgerRun]:
+    """The runs of the ledger, the oldest first."""
+    by_run: dict[str, list[Entry]] = {}
+    for entry in store.ledger.entries():
+        by_run.setdefault(entry.run, []).append(entry)
+    since = afterwards(store)
+    return [LedgerRun(run, of_run, since.get(run)) for run, of_run in by_run.items()]
+
+
+def history_fields(store: DeviceStore) -> dict[str, Any]:
+    """Everything that was ever sent, for JSON."""
+    entries, total, together = store.ledger.entries(), store.ledger.spent_total(), spent_together(store.ledger)
+    return {
+        "entries": [_fields(entry) for entry in entries],
+        "runs": [run.fields() for run in past_runs(store)],
+        "spent_total": total if math.isfinite(total) else None,
+        "unprotected": math.isinf(total),
+        "spent_together": {
+            "pure_epsilon": together.pure if math.isfinite(together.pure) else None,
+            "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
+            "delta": together.delta,
+            "proved": together.proved,
+        },
+        "budget_per_rating": store.policy.own_epsilon,
+    }
+
+
+def reveals(cost: Cost) -> str:
+    """What an observer learns of a rating, in plain words."""
+    if cost.status == "no guarantee":
+        return "possibly everything. Nothing keeps the recommender from computing the ratings."
+    sure = percent(cost.guess)
+    bound = "at most" if cost.status == "proved" else "at least" if cost.guess_is_exact else "about"
+    return (
+        f"somebody who would guess 50:50 whether one of the ratings was the lowest or the highest is right {bound} "
+        f"{sure} of the time after looking, for a rating of weight 1 ({cost.in_numbers()}); less for smaller weights."
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget:
+    """What a rating has spent in its whole life. PRIVATE.
+
+    Attributes:
+        item: Which.
+        allowed: Its weight times the policy's epsilon.
+        left: Of that; never below 0 here.
+    """
+
+    item: str
+    allowed: float
+    left: float
+
+    @property
+    def part(self) -> float:
+        """Of its budget that is left, from 0 to 1."""
+        return self.left / self.allowed if self.allowed > 0 else 0.0
+
+
+def budgets(store: DeviceStore) -> list[Budget]:
+    """What each rating of the recommender's items has left; none before there is a catalogue."""
+    if store.pinned_catalogue is None:
+        return []
+    ratings, weights, policy = store.ratings(), store.weights(), store.policy
+    allowed = weights.for_ratings(ratings) * policy.own_epsilon
+    left = store.ledger.remaining(ratings, weights, policy)
+    items = map(str, ratings.item_ids.tolist())
+    return [
+        Budget(item, most, min(max(rest, 0.0), most))
+        for item, most, rest in zip(items, allowed.tolist(), left.tolist(), strict=True)
+    ]
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()}

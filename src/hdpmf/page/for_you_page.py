@@ -1,0 +1,53 @@
+"""The page "For you": the list that the device makes by itself, with the network unplugged too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hdpmf.device.for_you import for_you, hidden_items, hide
+from hdpmf.device.local_model import kept_model
+from hdpmf.device.titles import shown_items
+from hdpmf.errors import ConfigError
+from hdpmf.page.visit import Visit, item_fields
+
+_SHOWN = 20
+
+
+def list_page(visit: Visit) -> dict[str, Any]:
+    """The list, and what is hidden from it."""
+    with visit.owner.store() as store:
+        model, shown = kept_model(store), shown_items(store)
+        facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
+        if shown is not None:
+            places = [shown.positions[item] for item in hidden_items(store) if item in shown.positions]
+            facts["hidden"] = item_fields(shown, places, {}, {})
+        if model is None or shown is None:
+            return facts
+        return facts | {
+            "model": {"run": model.run[:8], "method": model.method, "recommender": model.recommender},
+            "high": shown.known.scale.high,
+            "items": [
+                {
+                    "item": str(entry.item),
+                    "title": entry.title or str(entry.item),
+                    "year": "" if entry.year is None or str(entry.year) in (entry.title or "") else str(entry.year),
+                    "genres": ", ".join(entry.genres),
+                    "score": f"{entry.score:.1f}",
+                    "part": entry.score / shown.known.scale.high,
+                    "reason": entry.reason or "",
+                }
+                for entry in for_you(store, _SHOWN)
+            ],
+        }
+
+
+def set_hidden(visit: Visit) -> str:
+    """Not interested, or interested again."""
+    with visit.owner.store() as store:
+        shown, item = shown_items(store), visit.text("item")
+        if shown is None or item not in shown.positions:
+            raise ConfigError(visit.t("rate.unknown"))
+        wanted = visit.text("hidden") == "yes"
+        hide(store, item, wanted)
+    visit.session.note(visit.t("list.hid" if wanted else "list.shown_again"))
+    return "/for-you"

@@ -1,0 +1,157 @@
+"""The page "What leaves": before a run what would be sent, after it what was, and what is left."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any, get_args
+
+from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
+from hdpmf.device.history import budgets, history_fields, past_runs, reveals
+from hdpmf.device.preview import preview_of
+from hdpmf.device.spending import spent_together
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError
+from hdpmf.methods.words import MEANING, percent
+from hdpmf.page.visit import Visit
+
+_NUMBERS_SHOWN = 100
+_RUNS_SHOWN = 50
+
+
+def leaves_page(visit: Visit) -> dict[str, Any]:
+    """What waits for an answer, what was sent, and what is left."""
+    with visit.owner.store() as store:
+        policy, runs = store.policy, past_runs(store)[::-1]
+        together, total = spent_together(store.ledger), store.ledger.spent_total()
+        return {
+            "ask": policy.ask,
+            "asked": [_asked(store, key) for key in _waiting(store)],
+            "answers": [
+                {
+                    "key": consent.asked.key,
+                    "answer": consent.answer,
+                    "recommender": consent.asked.recommender,
+                    "method": consent.asked.terms.method,
+                    "epsilon": consent.asked.terms.epsilon,
+                    "at": consent.at,
+                }
+                for consent in consents(store)
+            ],
+            "runs": [
+                {
+                    "run": run.run[:8],
+                    "recommender": run.entries[0].recommender,
+                    "method": run.entries[0].method,
+                    "when": run.when,
+                    "words": run.words(),
+                    "entries": run.entries,
+                    "ratings": 0 if run.paid is None else run.paid.ratings,
+                }
+                for run in runs[:_RUNS_SHOWN]
+            ],
+            "together": str(together),
+            "together_guess": percent(_guess(together.at_delta)),
+            "proved": together.proved,
+            "epsilon": policy.own_epsilon,
+            "limit": None if math.isinf(policy.own_total) else policy.own_total,
+            "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
+            "spent": total,
+            "picture": _picture(store),
+            "log": visit.owner.answering.said(),
+        }
+
+
+def _waiting(store: DeviceStore) -> list[str]:
+    return [asked.key for asked in pending(store, time.time())]
+
+
+def _asked(store: DeviceStore, key: str) -> dict[str, Any]:
+    asked = next(asked for asked in pending(store) if asked.key == key)
+    found = preview_of(store, asked)
+    terms = asked.terms
+    return {
+        "key": key,
+        "recommender": asked.recommender,
+        "names": asked.names,
+        "digest": asked.servers,
+        "method": terms.method,
+        "epsilon": terms.epsilon,
+        "minimum": terms.minimum,
+        "at": asked.at,
+        "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until)) if asked.until else "",
+        "sends": found.sends,
+        "sees": found.claim.sees,
+        "against": found.claim.against,
+        "not_protected": found.not_protected,
+        "reveals": reveals(found.cost),
+        "worth": MEANING[found.cost.status],
+        "numbers": [
+            {
+                "title": number.title or number.item,
+                "value": f"{number.value:g}",
+                "weight": f"{number.weight:.2g}",
+                "plain": _round(number.plain),
+                "noised": _round(number.noised),
+            }
+            for number in found.numbers[:_NUMBERS_SHOWN]
+        ],
+        "n_numbers": len(found.numbers),
+        "others": found.others,
+        "left_out": found.left_out,
+        "pays": f"{found.pays:.3g}",
+        "noise": _round(found.noise),
+        "shown": found.shown,
+        "refused": found.refused,
+    }
+
+
+def answer(visit: Visit) -> str:
+    """The owner's answer."""
+    said = visit.text("answer")
+    with visit.owner.store() as store:
+        if said == "again":
+            take_back(store, visit.text("key", 2000))
+        else:
+            kind = next((kind for kind in get_args(Answer) if kind == said), None)
+            if kind is None:
+                raise ConfigError(visit.t("leaves.no_answer"))
+            give_answer(store, visit.text("key", 2000), kind)
+    visit.owner.answering.refresh()
+    visit.session.note(visit.t(f"leaves.said.{said}"))
+    return "/leaves"
+
+
+def export(visit: Visit) -> bytes:
+    """Everything that was ever sent, as JSON."""
+    with visit.owner.store() as store:
+        return json.dumps(history_fields(store), indent=1, allow_nan=False).encode()
+
+
+def _picture(store: DeviceStore) -> list[dict[str, float]]:
+    """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high."""
+    found = sorted(budgets(store), key=lambda budget: budget.part)
+    if not found:
+        return []
+    width = 100.0 / len(found)
+    highest = max(budget.allowed for budget in found)
+    return [
+        {
+            "x": round(place * width, 4),
+            "width": round(width * 0.86, 4),
+            "allowed": round(40 * budget.allowed / highest, 3),
+            "left": round(40 * budget.left / highest, 3),
+        }
+        for place, budget in enumerate(found)
+    ]
+
+
+def _guess(epsilon: float) -> float:
+    from hdpmf.device.dial import guess_at
+
+    return guess_at(epsilon)
+
+
+def _round(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 or number == int(number) else f"{number:.2g}"

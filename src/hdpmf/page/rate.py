@@ -1,0 +1,122 @@
+"""The page "Rate": search, stars, undo, a catalogue from a file, ratings from a file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hdpmf.device.dial import item_weights, mark
+from hdpmf.device.own_file import FilePreview, preview_file, take_file
+from hdpmf.device.rated import ME
+from hdpmf.device.releases import released_words, releases
+from hdpmf.device.titles import load_catalogue, rate_known, rating_of, shown_items
+from hdpmf.errors import ConfigError
+from hdpmf.page.visit import Visit, item_fields, levels
+from hdpmf.ratings import RatingScale
+
+MOST_SHOWN = 200
+"""Ratings on one page; others are found by searching."""
+
+_FOUND = 20
+_KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
+
+
+def rate_page(visit: Visit) -> dict[str, Any]:
+    """What is rated, and what there is to search in."""
+    with visit.owner.store() as store:
+        visit.owner.search(fresh=True)
+        shown, records = shown_items(store), [record for record in store.records() if record.user == ME]
+        values = {record.item: record.value for record in records}
+        facts: dict[str, Any] = {
+            "shown": shown is not None,
+            "rated": len(values),
+            "scale": store.scale,
+            "file": visit.session.held.get("file"),
+            "left_out": 0 if shown is None else sum(item not in shown.positions for item in values),
+        }
+        if shown is None:
+            return facts
+        places = [shown.positions[item] for item in values if item in shown.positions]
+        items = item_fields(shown, places, values, item_weights(store))
+        items.sort(key=lambda entry: entry["title"])
+        scale = shown.known.scale
+        return facts | {
+            "items": items[:MOST_SHOWN],
+            "more": max(0, len(items) - MOST_SHOWN),
+            "n_items": len(shown.positions),
+            "levels": levels(shown),
+            "low": scale.low,
+            "high": scale.high,
+            "step": scale.step,
+            "can_load": store.pinned_catalogue is None,
+        }
+
+
+def find(visit: Visit) -> dict[str, Any]:
+    """Items with these words in the title."""
+    search = visit.owner.search()
+    if search is None:
+        raise ConfigError(visit.t("rate.no_items"))
+    found = search.find(visit.text("words"), _FOUND)
+    items = {search.shown.table.ids[place] for place in found}
+    with visit.owner.store() as store:
+        values = {record.item: record.value for record in store.records() if record.item in items}
+        return {"items": item_fields(search.shown, found, values, item_weights(store))}
+
+
+def set_rating(visit: Visit) -> dict[str, Any]:
+    """Rate an item, or take its rating out; what it was before, for undoing."""
+    item = visit.text("item")
+    with visit.owner.store() as store:
+        sent, removed = releases(store, ME, item), visit.text("value") == ""
+        if removed:
+            before = rating_of(store, item)
+            store.remove(item)
+        else:
+            before = rate_known(store, item, visit.number("value"))
+        told = "" if not sent else released_words(sent[-1].entry, removed=removed)
+        return {"before": before, "rated": store.n_ratings, "told": told}
+
+
+def set_private(visit: Visit) -> dict[str, Any]:
+    """Mark an item as sensitive, or not any more."""
+    with visit.owner.store() as store:
+        shown, item = shown_items(store), visit.text("item")
+        if shown is None or item not in shown.positions:
+            raise ConfigError(visit.t("rate.unknown"))
+        private = visit.text("private") == "yes"
+        mark(store, [item], *([] if private else [1.0]))
+        return {"private": private}
+
+
+def load_items(visit: Visit) -> str:
+    """A catalogue from a file that the browser read."""
+    ending = _KINDS.get(visit.text("kind"))
+    if ending is None or not visit.body:
+        raise ConfigError(visit.t("rate.no_file"))
+    low, high, step = (visit.number(name) for name in ("low", "high", "step"))
+    with tempfile.TemporaryDirectory() as folder, visit.owner.store() as store:
+        place = Path(folder) / f"catalogue{ending}"
+        place.write_bytes(visit.body)
+        found = load_catalogue(store, place, store.scale or RatingScale(low, high, step))
+    visit.session.note(visit.t.count("rate.loaded", len(found.positions)))
+    return "/rate"
+
+
+def look_into_file(visit: Visit) -> str:
+    """A file of ratings: what it would bring."""
+    with visit.owner.store() as store:
+        visit.session.held["file"] = preview_file(store, visit.body)
+    return "/rate"
+
+
+def take_in_file(visit: Visit) -> str:
+    """Take in what was looked at, or not."""
+    preview = visit.session.held.pop("file", None)
+    if not isinstance(preview, FilePreview):
+        raise ConfigError(visit.t("rate.no_file"))
+    if visit.text("answer") == "yes":
+        with visit.owner.store() as store:
+            visit.session.note(visit.t.count("rate.taken", take_file(store, preview)))
+    return "/rate"

@@ -1,0 +1,53 @@
+// What all pages share: asking our own server, and going to the lock when the time is over.
+const csrf = document.body.dataset.csrf;
+
+export async function ask(path, fields) {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-csrf": csrf },
+    body: JSON.stringify(fields),
+  });
+  if (answer.status === 403) {
+    location.reload();
+    return new Promise(() => {});
+  }
+  const told = await answer.json();
+  if (!answer.ok) throw new Error(told.error);
+  return told;
+}
+
+export function say(words, kind = "done", button = null) {
+  const place = document.getElementById("notes");
+  const note = document.createElement("p");
+  note.className = `note ${kind}`;
+  note.textContent = words;
+  if (button) note.append(" ", button);
+  place.replaceChildren(note);
+}
+
+async function upload(form) {
+  const file = form.querySelector("input[type=file]").files[0];
+  const { action, ...fields } = form.dataset;
+  fields.kind = file.name.split(".").pop().toLowerCase();
+  const answer = await fetch(action, {
+    method: "POST",
+    headers: { "content-type": "application/octet-stream", "x-csrf": csrf, "x-fields": JSON.stringify(fields) },
+    body: file,
+  });
+  location.assign(answer.ok ? (await answer.json()).next : location.pathname);
+}
+
+for (const form of document.querySelectorAll("form.upload")) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    upload(form);
+  });
+}
+
+async function watch() {
+  const answer = await fetch("/state", { method: "POST" }).catch(() => null);
+  const seconds = answer && answer.ok ? (await answer.json()).seconds : 0;
+  if (seconds <= 0) location.reload();
+  else setTimeout(watch, 1000 * seconds + 500);
+}
+watch();

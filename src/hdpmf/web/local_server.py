@@ -1,0 +1,129 @@
+"""Serving a page on this machine only, under a name that nobody can guess."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from hdpmf.errors import ConfigError
+from hdpmf.transport.extras import needs
+from hdpmf.web.guard import App
+
+with needs("uvicorn", "page"):
+    import uvicorn
+
+_TRIES = 20
+_BACKLOG = 128
+_IDLE_SECONDS = 15
+_GRACE_SECONDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loopback:
+    """Sockets on the loopback addresses of this machine, all with one port.
+
+    Attributes:
+        host: The name and port for the browser. Cookies know names, not ports: under ``127.0.0.1`` every program of
+            every user of this machine would get ours. A name under ``localhost`` leads to loopback, and this one
+            nobody else knows.
+    """
+
+    host: str
+    port: int
+    sockets: tuple[socket.socket, ...]
+
+    @classmethod
+    def listen(cls, port: int = 0) -> Loopback:
+        """Listen on IPv4 and, where the machine has it, IPv6; with port 0 any that is free on both.
+
+        Raises:
+            ConfigError: The port is taken.
+        """
+        for _ in range(_TRIES):
+            first = _bound(socket.AF_INET, "127.0.0.1", port)
+            if first is None:
+                break
+            chosen = int(first.getsockname()[1])
+            try:
+                # Browsers may try IPv6 first: whoever had this port there would get what is meant for us.
+                second = _bound(socket.AF_INET6, "::1", chosen)
+            except OSError:  # there is no IPv6 here, for anybody
+                return cls(_name(chosen), chosen, (first,))
+            if second is not None:
+                return cls(_name(chosen), chosen, (first, second))
+            first.close()
+            if port:
+                break
+        raise ConfigError(f"port {port} of this machine is taken; choose another one, or 0 for any")
+
+    def close(self) -> None:
+        """Let the port go."""
+        for listener in self.sockets:
+            listener.close()
+
+
+def _name(port: int) -> str:
+    return f"p{secrets.token_hex(8)}.localhost:{port}"
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:
+    """A socket that listens there; None if somebody else does. Any other OSError: there is no such address here."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+        return listener
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            return None
+        raise
+
+
+class _LocalServer(uvicorn.Server):
+    """Says when it listens, and stops at the first signal."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop in order; uvicorn would raise the signal once more after that."""
+        before = {}
+        with suppress(ValueError):  # not in the main thread: a test
+            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def local_server(app: App, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+    """A server for a page; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``. It logs no request."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody may say that it comes from another address
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return _LocalServer(config, ready)

@@ -1,0 +1,196 @@
+"""What a device's owner sees and wishes: items of a file, search, a file of ratings, the dial, recommenders."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.device.dial import MISS_ALONE, MISSES, dial, group_of, guess_at, mark, mark_genre, set_dial
+from hdpmf.device.everything import everything_fields
+from hdpmf.device.joined import join, joined, leave, pause
+from hdpmf.device.own_file import preview_file, take_file
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.device.titles import TitleSearch, load_catalogue, plain, rate_known, shown_items
+from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
+from hdpmf.protocol.invitation import Invitation
+from hdpmf.protocol.servers import Servers
+from hdpmf.ratings import RatingScale
+
+from .reporting_world import SERVERS, TABLE, server
+
+FILMS = "item,title,genres,year\n10,The Thing,Horror,1982\n20,Things to Come,Drama,1936\n30,Amélie,Comedy|Drama,2001\n"
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    place = tmp_path / "films.csv"
+    place.write_text(FILMS)
+    return place
+
+
+@pytest.fixture
+def plain_store(tmp_path: Path) -> DeviceStore:
+    return DeviceStore.create(tmp_path / "me.sqlite")
+
+
+def test_a_catalogue_of_a_file_is_there_until_a_recommender_brings_its_own(plain_store: DeviceStore, films: Path):
+    with pytest.raises(ConfigError, match="load a catalogue"):
+        rate_known(plain_store, "10", 5)
+    load_catalogue(plain_store, films)
+    assert rate_known(plain_store, "10", 4) is None
+    assert rate_known(plain_store, "10", 5) == 4
+    with pytest.raises(UnknownIdError):
+        rate_known(plain_store, "11", 5)
+    with pytest.raises(RatingsError, match="steps of 1"):
+        rate_known(plain_store, "10", 4.5)
+    plain_store.pin_catalogue(TABLE)
+    shown = shown_items(plain_store)
+    assert shown is not None
+    assert "item 00" in shown.positions
+    with pytest.raises(ConfigError, match="here already"):
+        load_catalogue(plain_store, films)
+
+
+def test_a_catalogue_for_another_scale_than_the_owners_does_not_fit(tmp_path: Path, films: Path):
+    store = DeviceStore.create(tmp_path / "ten.sqlite", scale=RatingScale(1.0, 10.0, 1.0))
+    with pytest.raises(ConfigError, match="does not fit"):
+        load_catalogue(store, films, RatingScale(1.0, 5.0, 1.0))
+    found = load_catalogue(store, films)
+    assert (found.known.scale.low, found.known.scale.high) == (1.0, 10.0)
+
+
+def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, films: Path):
+    search = TitleSearch(load_catalogue(plain_store, films))
+    assert search.find("thing") == [1, 0]
+    assert search.find("the thing") == [0]
+    assert search.find("come th") == [1]
+    assert search.find("amelie") == [2]
+    assert search.find("AMÉLIE") == [2]
+    assert search.find("hing") == [0, 1]
+    assert search.find("hing", 1) == [0]
+    assert search.find("x") == search.find("") == []
+
+
+@given(st.lists(st.text("abé c", min_size=1, max_size=8), min_size=1, max_size=30), st.text("abec ", max_size=5))
+def test_search_finds_exactly_what_has_all_words(titles, wanted):
+    from hdpmf.device.public import PinnedCatalogue
+    from hdpmf.protocol.federation import CatalogueTable
+
+    ids = tuple(f"{place:04d}" for place in range(len(titles)))
+    table = CatalogueTable(
+        ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0, titles=tuple(titles)
+    )
+    search = TitleSearch(PinnedCatalogue(table, b""))
+    words = plain(wanted).split()
+    shown = [plain(title or item) for title, item in zip(titles, ids, strict=True)]
+    expected = {place for place, title in enumerate(shown) if words and all(word in title for word in words)}
+    assert set(search.find(wanted, 100)) == expected
+
+
+def test_a_file_by_ids_and_by_titles(plain_store: DeviceStore, films: Path):
+    load_catalogue(plain_store, films)
+    plain_store.rate("10", 1)
+    found = preview_file(plain_store, b"movieId;rating\n10;5\n20;3\n20;4\n99;1\n30;7\n30;x\n")
+    assert dict(found.ready) == {"10": 5.0, "20": 4.0}
+    assert (found.new, found.changed, found.unknown, found.off_scale, found.repeated) == (1, 1, 1, 2, 1)
+    assert plain_store.n_ratings == 1
+    assert take_file(plain_store, found) == 2
+    by_title = preview_file(plain_store, "\ufeffTitle,Year,Your Rating\nThe Thing,1982,2\nThe Thing,2011,3\n".encode())
+    assert dict(by_title.ready) == {"10": 2.0}
+    assert by_title.unknown == 1  # of another year
+    for bad in (b"", b"a,b\n1,2\n", b"rating\n5\n"):
+        with pytest.raises(RatingsError):
+            preview_file(plain_store, bad)
+
+
+@given(st.binary(max_size=200))
+def test_no_file_breaks_it(data):
+    store = DeviceStore.create(":memory:")
+    store.pin_catalogue(TABLE)
+    try:
+        found = preview_file(store, b"item,rating\n" + data)
+    except HdpmfError:
+        return
+    assert all(1 <= value <= 5 for _, value in found.ready)
+
+
+def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceStore, films: Path):
+    assert [group_of(weight) for weight in (0.05, 0.1, 0.49, 0.5, 0.99, 1.0)] == [
+        "conservative", "conservative", "conservative", "moderate", "moderate", "liberal",
+    ]  # fmt: skip
+    assert guess_at(0.5) == pytest.approx(0.6225, abs=1e-4)
+    load_catalogue(plain_store, films)
+    for item in ("10", "20", "30"):
+        plain_store.rate(item, 5)
+    whole = dial(plain_store)
+    assert (whole.weight, whole.ratings, whole.all_epsilon) == (1.0, 3, pytest.approx(3.0))
+    half = dial(plain_store, 0.5)
+    assert half.all_epsilon == pytest.approx(1.5)
+    assert half.guess < whole.guess
+    set_dial(plain_store, 0.5)
+    assert dial(plain_store) == half
+    mark(plain_store, ["10"])
+    assert dial(plain_store).all_epsilon == pytest.approx(0.5 * (1 + 1 + 0.1))
+    assert mark_genre(plain_store, "Drama") == 2
+    assert dial(plain_store).all_epsilon == pytest.approx(0.5 * 0.3)
+    plain_store.set_policy(Policy(allow_nominal=True))
+    assert not dial(plain_store).proved
+    assert half.proved
+
+
+def test_what_accuracy_costs_is_what_was_measured():
+    text = (Path(__file__).parents[3] / "docs/results/csv/figure_epsilon.csv").read_text("utf-8")
+    rows = csv.DictReader(text.splitlines())
+    chosen = [row for row in rows if row["dataset"] == "ml-100k" and row["factors"] == "10"]
+    sums = {float(row["x"]): float(row["mae_mean"]) for row in chosen if row["method"] == "hdp-sum"}
+    assert {epsilon: round(sums[epsilon], 3) for epsilon in MISSES} == MISSES
+    alone = {round(float(row["mae_mean"]), 3) for row in chosen if row["method"] == "user-mean"}
+    assert alone == {MISS_ALONE}
+
+
+def test_recommenders_side_by_side(plain_store: DeviceStore):
+    helper = server("Others", KeyPair(4, bytes(range(3, 35))), "d")
+    other = Servers(leader=SERVERS.leader, helper=helper)
+    first = Invitation(address="https://films.example:9443", servers=SERVERS)
+    second = Invitation(address="https://books.example:9443", servers=other)
+    join(plain_store, first)
+    join(plain_store, second)
+    assert [known.address for known in joined(plain_store)] == [first.address, second.address]
+    assert plain_store.policy.servers == (SERVERS.digest, other.digest)
+    pause(plain_store, first.address)
+    assert [known.paused for known in joined(plain_store) if known.address == first.address] == [True]
+    with pytest.raises(ConfigError, match="another authority or other servers"):
+        join(plain_store, Invitation(address=first.address, servers=other))
+    leave(plain_store, second.address)
+    assert [known.address for known in joined(plain_store)] == [first.address]
+    assert plain_store.policy.servers == (SERVERS.digest,)
+    with pytest.raises(ConfigError):
+        pause(plain_store, second.address)
+    assert [known["address"] for known in everything_fields(plain_store)["recommenders"]] == [first.address]
+
+
+def test_an_invitation_is_a_file_or_a_link():
+    made = Invitation(address="https://films.example:9443", servers=SERVERS, authority="PEM")
+    assert Invitation.read(made.to_json()) == made
+    assert Invitation.read(f"  {made.to_link()}\n".encode()) == made
+    assert made.to_link().startswith("https://films.example:9443#")
+    changed = Invitation(address="https://films.example:9444", servers=SERVERS, authority="PEM")
+    assert changed.digest != made.digest
+    for bad in (b"", b"{}", b"\xff", made.to_link()[:-9].encode(), b"https://x#hdpmf-join=AAAA", b"x" * 100_000):
+        with pytest.raises(ConfigError):
+            Invitation.read(bad)
+    with pytest.raises(ConfigError):
+        Invitation(address="http://films.example", servers=SERVERS)
+
+
+@given(st.binary(max_size=300))
+def test_no_invitation_breaks_it(data):
+    for text in (data, b"https://x.example#hdpmf-join=" + data):
+        with pytest.raises(ConfigError):
+            Invitation.read(text)

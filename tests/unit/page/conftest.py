@@ -1,0 +1,157 @@
+"""An owner's page without a server: requests as a browser would send them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hdpmf.device import vault
+from hdpmf.device.card import new_device
+from hdpmf.device.store import DeviceStore
+from hdpmf.page.app import OwnerPage
+from hdpmf.page.owner import Owner
+from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.ratings import RatingScale
+from hdpmf.web.guard import App
+from hdpmf.web.sessions import PageDoor
+
+HOST = "pabc.localhost:4711"
+ORIGIN = f"http://{HOST}"
+PASSPHRASE = "correct horse battery staple"
+SECRET = "Zombie Opera <script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def small_table() -> CatalogueTable:
+    """Four films, one with a title that is no friend of HTML."""
+    return CatalogueTable(
+        ids=("1", "2", "3", "4"),
+        integer_ids=True,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=0.5,
+        titles=(SECRET, "Quiet Days (1999)", "Amélie", "Quiet Nights"),
+        genres=(("Horror",), ("Drama",), ("Comedy", "Drama"), ()),
+        years=(1988, 1999, 2001, None),
+    )
+
+
+class Client:
+    """A browser's cookies and requests, one after the other."""
+
+    def __init__(self, app: App) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN)
+        self.cookies = self._client.cookies
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self._loop.run_until_complete(self._client.get(path, **options))
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self._loop.run_until_complete(self._client.post(path, **options))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.aclose())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+@dataclass
+class Person:
+    """Somebody with a browser.
+
+    Attributes:
+        links: How often a new link was written for the owner.
+    """
+
+    path: Path
+    clock: Clock
+    door: PageDoor
+    owner: Owner
+    client: Client
+    log: list[str] = field(default_factory=list)
+    links: list[bool] = field(default_factory=list)
+
+    def enter(self, token: str | None = None) -> httpx.Response:
+        """Come in with a link."""
+        answer = self.client.post("/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN})
+        return answer
+
+    def get(self, path: str) -> httpx.Response:
+        """Look at a page."""
+        return self.client.get(path, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False)
+
+    @property
+    def csrf(self) -> str:
+        """What the last page has for requests that change something."""
+        found = re.search(r'data-csrf="([^"]*)"', self.get("/settings").text)
+        return "" if found is None else found[1]
+
+    def post(self, path: str, fields: dict[str, Any], **headers: str) -> httpx.Response:
+        """Send a form."""
+        data = {"csrf": self.csrf} | fields
+        return self.client.post(path, data=data, headers={"origin": ORIGIN} | headers, follow_redirects=False)
+
+    def ask(self, path: str, fields: dict[str, Any]) -> httpx.Response:
+        """Ask by a script."""
+        return self.client.post(path, json=fields, headers={"origin": ORIGIN, "x-csrf": self.csrf})
+
+    def upload(self, path: str, data: bytes, fields: str = '{"kind": "csv"}') -> httpx.Response:
+        """Send a file by a script."""
+        kind = {"content-type": "application/octet-stream", "x-fields": fields}
+        return self.client.post(path, content=data, headers={"origin": ORIGIN, "x-csrf": self.csrf} | kind)
+
+
+@pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])
+def passphrase(request: pytest.FixtureRequest) -> str | None:
+    """Both kinds of store."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Person]:
+    """Somebody before the first link, without a store."""
+    clock, log, links = Clock(), [], []
+    door, owner = PageDoor(idle=60, clock=clock), Owner(tmp_path / "me.sqlite", log.append)
+    page = OwnerPage(owner, HOST, door, lambda: links.append(True))
+    client = Client(page.app())
+    yield Person(tmp_path / "me.sqlite", clock, door, owner, client, log, links)
+    client.close()
+    owner.end()
+
+
+@pytest.fixture
+def person(outside: Person) -> Person:
+    """Somebody who has come in, with four films and two ratings."""
+    with new_device(outside.path, scale=RatingScale(1.0, 5.0, 0.5)) as store:
+        fill(store)
+    outside.owner.open(None)
+    assert outside.enter().status_code == 200
+    return outside
+
+
+def fill(store: DeviceStore) -> None:
+    """Films and ratings."""
+    store.pin_catalogue(small_table())
+    store.rate("1", 4.5)
+    store.rate("2", 2.0)

@@ -1,0 +1,198 @@
+"""What the pages show and do: everything is a function of the device."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import hdpmf.page
+from hdpmf.device.consent import consents
+from hdpmf.device.dial import dial_weight, item_weights
+from hdpmf.device.for_you import hidden_items
+from hdpmf.web.wording import Wording
+
+from .conftest import ORIGIN, PASSPHRASE, Person
+
+SOURCE = Path(hdpmf.page.__file__).parent
+
+
+def test_every_sentence_is_in_the_one_file_and_used():
+    known = set(Wording("hdpmf.page").sentences)
+    text = "".join(path.read_text("utf-8") for path in (*SOURCE.glob("*.py"), *SOURCE.glob("templates/*.html")))
+    used, begun = set(), set()
+    for name, more in re.findall(r"""\b_?t(?:\.count)?\(\s*f?["']([a-z_.{}]+)["']\s*(~?)""", text):
+        before, brace, _ = name.partition("{")
+        if brace or more:
+            begun.add(before)
+        else:
+            used.add(name)
+    for first, second in re.findall(r"""t(?:\.count)?\("([a-z_.]+)" if [a-z_]+ else "([a-z_.]+)\"""", text):
+        used |= {first, second}
+    missing = {name for name in used if name not in known and f"{name}.one" not in known}
+    assert missing == set()
+    plural = {f"{name}.{number}" for name in used for number in ("one", "many")}
+    unused = {name for name in known - used - plural if not any(name.startswith(part) for part in begun if part)}
+    assert unused == set()
+
+
+def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person):
+    outside.enter()
+    assert outside.get("/").headers["location"] == "/welcome"
+    page = outside.get("/welcome")
+    csrf = re.search(r'data-csrf="([^"]+)"', page.text)[1]  # type: ignore[index]
+    fields = {"csrf": csrf, "name": "mine", "scale": "half-stars", "passphrase": PASSPHRASE, "again": "other"}
+    headers = {"origin": ORIGIN}
+    assert "must be the same" in outside.client.post("/welcome", data=fields, headers=headers).text
+    assert not outside.path.exists()
+    answer = outside.client.post("/welcome", data=fields | {"again": PASSPHRASE}, headers=headers)
+    assert answer.headers["location"] == "/rate"
+    with outside.owner.store() as store:
+        assert store.encrypted
+        assert store.policy.ask  # nothing leaves without a question
+    catalogue = b"item,title,genres,year\n1,Alpha,Drama,1990\n2,Beta,War|Drama,1991\n"
+    assert outside.upload("/rate/catalogue", catalogue, '{"kind": "csv", "low": 1, "high": 5, "step": 1}').json() == {
+        "next": "/rate"
+    }
+    assert "Loaded a catalogue of 2 items." in outside.get("/rate").text
+    assert [found["title"] for found in outside.ask("/rate/find", {"words": "bet"}).json()["items"]] == ["Beta"]
+    assert outside.ask("/rate/set", {"item": "2", "value": "0.5"}).json() == {"before": None, "rated": 1, "told": ""}
+    assert outside.ask("/rate/set", {"item": "2", "value": "4.5"}).json() == {"before": 0.5, "rated": 1, "told": ""}
+
+
+def test_unknown_items_and_values_off_the_scale_are_refused_with_a_word(person: Person):
+    wrong = (
+        ("9", "3", "no such item"),
+        ("1", "5.5", "from 1 to 5"),
+        ("1", "0", "from 1 to 5"),
+        ("1", "4.2", "steps of 0.5"),
+        ("1", "good", "must be a number"),
+        ("1", "nan", "from 1 to 5"),
+    )
+    for item, value, word in wrong:
+        answer = person.ask("/rate/set", {"item": item, "value": value})
+        assert answer.status_code == 400
+        assert word in answer.json()["error"]
+    with person.owner.store() as store:
+        assert {record.item: record.value for record in store.records()} == {"1": 4.5, "2": 2.0}
+
+
+def test_a_rating_is_removed_and_comes_back_by_undoing(person: Person):
+    assert person.ask("/rate/set", {"item": "2", "value": ""}).json() == {"before": 2.0, "rated": 1, "told": ""}
+    assert person.ask("/rate/set", {"item": "2", "value": "2.0"}).json() == {"before": None, "rated": 2, "told": ""}
+
+
+def test_a_file_is_looked_at_before_it_is_taken_in(person: Person):
+    file = 'Title,Year,Rating\nAmelie,2001,4\nQuiet Days,1999,5\nUnknown,1950,3\nQuiet Nights,,9\nQuiet Nights,,"3,5"\n'
+    person.upload("/rate/file", file.encode())
+    text = person.get("/rate").text
+    assert "Row 4: the catalogue has no item like this." in text
+    assert "Row 5: its rating is not on the scale" in text
+    with person.owner.store() as store:
+        assert store.n_ratings == 2
+    person.post("/rate/take", {"answer": "yes"})
+    with person.owner.store() as store:
+        assert {record.item: record.value for record in store.records()} == {"1": 4.5, "2": 5.0, "3": 4.0, "4": 3.5}
+    person.upload("/rate/file", b"Title,Rating\nAmelie,1\n")
+    person.post("/rate/take", {"answer": "no"})
+    with person.owner.store() as store:
+        assert store.n_ratings == 4
+    person.upload("/rate/file", b"\xff\xfe\x00")
+    assert "not text in UTF-8" in person.get("/rate").text
+
+
+def test_search_finds_parts_of_words_without_accents(person: Person):
+    def found(words: str) -> list[str]:
+        return [entry["item"] for entry in person.ask("/rate/find", {"words": words}).json()["items"]]
+
+    assert found("amelie") == ["3"]
+    assert found("NIGHTS quiet") == ["4"]
+    assert found("quiet") == ["2", "4"]
+    assert found("uie") == ["2", "4"]
+    assert found("  ") == []
+    assert found("nothing of it") == []
+
+
+def test_without_a_model_the_list_says_so_and_hiding_stays_here(person: Person):
+    assert "no model yet" in person.get("/for-you").text
+    person.post("/for-you/hide", {"item": "3", "hidden": "yes"})
+    with person.owner.store() as store:
+        assert hidden_items(store) == ("3",)
+        assert store.ledger.entries() == []
+    assert "Am\u00e9lie" in person.get("/for-you").text
+    person.post("/for-you/hide", {"item": "3", "hidden": "no"})
+    with person.owner.store() as store:
+        assert hidden_items(store) == ()
+
+
+def test_the_dial_says_what_it_means(person: Person):
+    told = person.ask("/privacy/would", {"weight": "0.5"}).json()
+    assert "62 %" in told["sentences"][0]
+    assert told["group"] == "Moderate"
+    with person.owner.store() as store:
+        assert dial_weight(store) == 1.0
+    person.post("/privacy/dial", {"weight": "0.1"})
+    assert "52 %" in person.get("/privacy").text
+    with person.owner.store() as store:
+        assert dial_weight(store) == pytest.approx(0.1)
+    for wrong in ("0", "1.5", "-1", "x"):
+        person.post("/privacy/dial", {"weight": wrong})
+        assert 'class="note error"' in person.get("/privacy").text
+    with person.owner.store() as store:
+        assert dial_weight(store) == pytest.approx(0.1)
+
+
+def test_sensitive_items_one_by_one_and_by_genre(person: Person):
+    person.ask("/rate/private", {"item": "1", "private": "yes"})
+    person.post("/privacy/genre", {"genre": "Drama", "marked": "yes"})
+    with person.owner.store() as store:
+        assert item_weights(store) == {"1": 0.1, "2": 0.1, "3": 0.1}
+    person.post("/privacy/genre", {"genre": "Drama", "marked": "no"})
+    person.ask("/rate/private", {"item": "1", "private": "no"})
+    with person.owner.store() as store:
+        assert item_weights(store) == {}
+    person.post("/privacy/genre", {"genre": "Western", "marked": "yes"})
+    assert "no such genre" in person.get("/privacy").text
+
+
+def test_everything_can_be_taken_along_and_forgotten(person: Person):
+    person.post("/for-you/hide", {"item": "3", "hidden": "yes"})
+    answer = person.post("/settings/export", {})
+    assert "attachment" in answer.headers["content-disposition"]
+    told = json.loads(answer.text)
+    assert [entry["value"] for entry in told["ratings"]] == [4.5, 2.0]
+    assert told["not_interested"] == ["3"]
+    assert json.loads(person.post("/leaves/export", {}).text)["entries"] == []
+    person.post("/settings/forget", {"what": "ratings"})
+    with person.owner.store() as store:
+        assert store.n_ratings == 2  # not without being sure
+    person.post("/settings/forget", {"what": "ratings", "sure": "yes"})
+    with person.owner.store() as store:
+        assert store.n_ratings == 0
+    assert person.post("/settings/forget", {"what": "everything", "sure": "yes"}).headers["location"] == "/welcome"
+    assert not person.path.exists()
+
+
+def test_a_passphrase_is_set_and_changed(person: Person):
+    person.post("/settings/passphrase", {"new": "one", "again": "two"})
+    assert not person.owner.encrypted
+    person.post("/settings/passphrase", {"new": PASSPHRASE, "again": PASSPHRASE})
+    assert person.owner.encrypted
+    assert "sealed with the new passphrase" in person.get("/settings").text
+    person.post("/settings/passphrase", {"old": "wrong", "new": "other", "again": "other"})
+    assert 'class="note error"' in person.get("/settings").text
+    person.post("/settings/passphrase", {"old": PASSPHRASE, "new": "other", "again": "other"})
+    person.owner.close()
+    person.owner.open("other")
+    with person.owner.store() as store:
+        assert store.n_ratings == 2
+
+
+def test_an_answer_to_what_nobody_asked_changes_nothing(person: Person):
+    for said in ("once", "always", "never", "maybe"):
+        person.post("/leaves/answer", {"key": "nobody", "answer": said})
+        assert 'class="note error"' in person.get("/leaves").text
+    with person.owner.store() as store:
+        assert consents(store) == []

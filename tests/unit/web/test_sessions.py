@@ -1,0 +1,86 @@
+"""One-time links, sessions that lock, and a passphrase that cannot be tried at will."""
+
+from __future__ import annotations
+
+from hdpmf.web.sessions import TOKEN_SECONDS, PageDoor, Tries, same
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_token_is_good_once():
+    door = PageDoor()
+    token = door.token()
+    cookie = door.enter(token)
+    assert cookie is not None
+    assert door.session(cookie) is not None
+    assert door.enter(token) is None
+    assert door.enter("") is None
+    assert door.session("") is None
+    assert door.session(token) is None  # what was in the link opens nothing afterwards
+
+
+def test_a_token_is_good_for_a_while():
+    clock = Clock()
+    door = PageDoor(clock=clock)
+    token = door.token()
+    clock.now += TOKEN_SECONDS
+    assert door.enter(token) is None
+
+
+def test_a_session_locks_when_nobody_uses_it():
+    clock = Clock()
+    door = PageDoor(idle=60, clock=clock)
+    cookie = door.enter(door.token()) or ""
+    clock.now += 59
+    session = door.session(cookie)
+    assert session is not None
+    assert not session.locked
+    clock.now += 40
+    assert door.session(cookie, used=False) is session
+    assert not session.locked
+    clock.now += 20  # looking at how long it lasts was no use
+    session.note("private")
+    session.held["file"] = "private"
+    assert door.session(cookie) is session
+    assert session.locked
+    assert not session.notes
+    assert not session.held
+    assert not door.anybody
+
+
+def test_unlocking_makes_what_pages_knew_before_worthless():
+    door = PageDoor()
+    session = door.session(door.enter(door.token()) or "")
+    assert session is not None
+    before = session.csrf
+    door.lock(session)
+    assert door.seconds_left(session) == 0
+    door.unlock(session)
+    assert session.csrf != before
+    door.leave(session)
+    assert not door.anybody
+
+
+def test_wrong_passphrases_take_longer_and_longer():
+    clock = Clock()
+    tries = Tries(clock)
+    waits = []
+    for _ in range(12):
+        tries.wrong()
+        waits.append(tries.wait)
+    assert waits == [0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    clock.now += 299
+    assert tries.wait == 1
+    tries.right()
+    assert tries.wait == 0
+
+
+def test_secrets_are_compared():
+    assert same("a", "a")
+    assert not same("a", "b")
+    assert not same("", "b")
