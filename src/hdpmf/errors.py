@@ -137,3 +137,8 @@ class MissingExtraError(HdpmfError):
     """An optional dependency is needed for this."""
 
     exit_code = 9
+
+
+def made_by_newer(what: object) -> str:
+    """What every format says of something that a later version made."""
+    return f"{what} was made by a newer hdpmf; upgrade with: pip install -U hdpmf (nothing in it was touched)"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError, StorageError, made_by_newer
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FileKind:
         """The schema of a file of this kind; an error if this version cannot read it, or it is damaged."""
         schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if schema > self.schema:
-            raise ConfigError(f"{path} was written by a newer hdpmf; upgrade with: pip install -U hdpmf")
+            raise ConfigError(made_by_newer(path))
         if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise StorageError(f"{path} is damaged; {self.remedy}")
         return schema

@@ -11,8 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from postgres import cluster, new_database
 from server_processes import HELPER, LEADER, Pair, make_task, near
+
+from hdpmf.aggregator import store
+from hdpmf.aggregator.store import ServerDatabase
+from hdpmf.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,33 @@ def children(pid: int) -> list[int]:
     """The processes that a process has started and that serve."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_a_database_comes_forward_by_its_steps_and_a_newer_one_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = new_database(url, "steps")
+    ServerDatabase(database).close()
+
+    def colour(connection: sa.Connection) -> None:
+        connection.execute(sa.text("ALTER TABLE facts ADD COLUMN colour TEXT DEFAULT 'red'"))
+
+    def fails(connection: sa.Connection) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "MIGRATIONS", (colour, fails))
+    with pytest.raises(KeyboardInterrupt):
+        ServerDatabase(database)
+    monkeypatch.setattr(store, "MIGRATIONS", (colour,))
+    with ThreadPoolExecutor(4) as threads:  # workers that start together
+        opened = list(threads.map(lambda _: ServerDatabase(database), range(4)))
+    with opened[0].read() as connection:
+        assert connection.execute(sa.text("SELECT * FROM facts")).all() == [("schema", "2", "red")]
+    for connected in opened:
+        connected.close()
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
+        ServerDatabase(database)
 
 
 def test_workers_share_a_database_and_one_that_dies_is_replaced(url: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 
     folder/
       config.toml           who runs it, where it listens, its database, its limits; edited by hand
+      format                which layout this is (``hdpmf.formats``)
       card.json             what it shows everybody
       keys/party.key        by which servers and collectors know it (secret)
       keys/hpke.key         opens what devices encrypt to it (secret)
@@ -28,10 +29,14 @@ from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.dap.hpke import KeyPair
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.files import atomic_write
+from hdpmf.formats import FolderKind
 from hdpmf.protocol.servers import Collector, Server, Servers, card_to_json, read_collector, read_server
 from hdpmf.transport.certificates import Certificates, ensure_certificates
 from hdpmf.transport.parties import PartyKey
 
+LAYOUT = FolderKind("a server's folder")
+"""Whoever changes what is in the folder so that this version could not read what the last one wrote adds a step. The
+database has steps of its own (``migrations``)."""
 _PARTY, _HPKE, _METRICS = "party.key", "hpke.key", "metrics.token"
 
 
@@ -44,6 +49,7 @@ class AggregatorFolder:
     """
 
     def __init__(self, path: Path) -> None:
+        LAYOUT.bring_forward(path)
         self.path = path
         self.config: AggregatorConfig = read_config(path / "config.toml")
 
@@ -183,6 +189,7 @@ class AggregatorFolder:
 
 
 def _fill(folder: Path, config: AggregatorConfig) -> None:
+    LAYOUT.mark(folder)
     for name, mode in (("keys", 0o700), ("collectors", 0o755)):
         (folder / name).mkdir(mode=mode)
     party, hpke = PartyKey.generate(), KeyPair.generate()

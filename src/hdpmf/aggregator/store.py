@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hdpmf.aggregator.tables import SCHEMA, facts, metadata, tasks
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.aggregator.migrations import MIGRATIONS
+from hdpmf.aggregator.tables import facts, metadata, tasks
+from hdpmf.errors import ConfigError, StorageError, made_by_newer
 from hdpmf.transport.extras import needs
 
 with needs("sqlalchemy"):
@@ -63,7 +64,11 @@ class ServerDatabase:
         if self._sqlite:
             event.listen(self._engine, "connect", self._connected)
             event.listen(self._engine, "begin", _begin)
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"ServerDatabase({self._engine.dialect.name})"
@@ -123,7 +128,8 @@ class ServerDatabase:
         cursor.close()
 
     def _prepare(self) -> None:
-        """Make the tables if there are none; refuse those of another version."""
+        """Make the tables if there are none, bring older ones forward, refuse newer ones; in one transaction."""
+        newest = 1 + len(MIGRATIONS)
         with self.write() as connection:
             if not self._sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
@@ -132,13 +138,18 @@ class ServerDatabase:
                 if present & set(metadata.tables):
                     raise ConfigError("this database is another program's; name an empty one")
                 metadata.create_all(connection)
-                connection.execute(facts.insert(), {"name": "schema", "value": str(SCHEMA)})
+                connection.execute(facts.insert(), {"name": "schema", "value": str(newest)})
                 return
-            found = connection.execute(sa.select(facts.c.value).where(facts.c.name == "schema")).scalar()
-        if found != str(SCHEMA):
-            newer = found is not None and found.isdigit() and int(found) > SCHEMA
-            remedy = "upgrade with: pip install -U hdpmf" if newer else "finish its tasks with the version that made it"
-            raise ConfigError(f"this database has schema {found}, this version of hdpmf has {SCHEMA}; {remedy}")
+            schema = facts.c.name == "schema"
+            found = connection.execute(sa.select(facts.c.value).where(schema)).scalar() or ""
+            if not (found.isdigit() and int(found)):
+                raise ConfigError(f"this database has schema {found!r}, which no version of hdpmf makes; name another")
+            if int(found) > newest:
+                raise ConfigError(made_by_newer("this database"))
+            if int(found) < newest:
+                for step in MIGRATIONS[int(found) - 1 :]:
+                    step(connection)
+                connection.execute(facts.update().where(schema), {"value": str(newest)})
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:

@@ -1,4 +1,7 @@
-"""What a server writes down. Both servers have the same tables; some stay empty at one of them."""
+"""What a server writes down. Both servers have the same tables; some stay empty at one of them.
+
+Whoever changes one adds a step to ``migrations``.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,6 @@ class _Body(sa.types.UserDefinedType[bytes]):
 
 
 _BODY = _Body().with_variant(sa.LargeBinary(), "postgresql")
-
-SCHEMA = 1
-"""Of the tables below. Whoever changes one counts on."""
 
 metadata = sa.MetaData()
 

@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 
 from hdpmf.device.database import Database
+from hdpmf.device.old_entries import as_of_today, is_held
 from hdpmf.device.policy import Policy
 from hdpmf.device.rated import RatedItems
 from hdpmf.device.vault import TAG_BYTES, Vault
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.methods import METHODS, Status
+from hdpmf.methods import Status
 
 if TYPE_CHECKING:
     from hdpmf.privacy.weights import PrivacyWeights
@@ -330,14 +331,14 @@ class Ledger:
         runs: dict[str, dict[bytes, float]] = {}
         waiting: set[str] = set()
         for number, entry, sealed in self._rows():
-            about = self._entry(number, entry)
+            about = self._decoded(number, entry)
             if not wanted(about):
                 continue
             spent = runs.setdefault(about.run, {})
             if about.action == "returned":
                 runs[about.run] = {tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1}
                 continue
-            (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
+            (waiting.add if is_held(about) else waiting.discard)(about.run)
             charges = self._opened(number, sealed)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
@@ -368,17 +369,14 @@ class Ledger:
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
+        return as_of_today(self._decoded(number, sealed))
+
+    def _decoded(self, number: int, sealed: bytes) -> Entry:
+        """An entry as it was written."""
         try:
-            entry = msgspec.msgpack.decode(self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry)
+            return msgspec.msgpack.decode(self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry)
         except msgspec.MsgspecError:
             raise StorageError("a ledger entry cannot be read: the store is damaged") from None
-        return entry if entry.labels is not None else _with_labels(entry)
-
-
-def _with_labels(entry: Entry) -> Entry:
-    """An entry of version 0.1.0, which said it by the number of rounds only."""
-    labelled = METHODS[entry.method].labelled if entry.method in METHODS else None
-    return msgspec.structs.replace(entry, labels=labelled is not None and entry.rounds == labelled.rounds)
 
 
 def _tags(tags: list[bytes]) -> np.ndarray:

@@ -191,6 +191,11 @@ class RowTally:
             return None  # of another store that was here
         return counter.commits
 
+    def start_counter(self) -> None:
+        """Count from 0, where nobody has counted yet."""
+        if self.counted() is None:
+            self._write_counter(0)
+
     def _count(self, commits: int) -> None:
         """Raise the counter. Two processes at a time may leave it one behind, which the next commit makes good."""
         if (self.counted() or 0) < commits:

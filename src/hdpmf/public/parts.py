@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import ModelFileError
+from hdpmf.errors import ModelFileError, made_by_newer
 from hdpmf.files import atomic_write
 
 FORMAT = 2
@@ -59,10 +59,7 @@ def read_facts(path: Path) -> tuple[int, dict[str, Any], dict[str, Any]]:
     if not isinstance(number, int) or number < 1:
         raise ModelFileError(f"{path} does not describe a saved model")
     if number > FORMAT:
-        raise ModelFileError(
-            f"{path} was written by hdpmf {stored.get('hdpmf')} in format {number}; this version reads up to format "
-            f"{FORMAT}. Upgrade with: pip install -U hdpmf"
-        )
+        raise ModelFileError(made_by_newer(path))
     return number, stored, {name: value for name, value in stored.items() if name not in _HEADER}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import ConfigError, ModelFileError
+from hdpmf.errors import ConfigError, ModelFileError, made_by_newer
 from hdpmf.files import atomic_write
 
 FORMAT = 1
@@ -124,8 +124,8 @@ class Prior:
         """A prior from the content of its file."""
         try:
             plain = json.loads(content)
-            if plain["format"] != FORMAT:
-                raise ModelFileError(f"{label} is a prior in format {plain['format']}; this version reads {FORMAT}")
+            if plain["format"] > FORMAT:
+                raise ModelFileError(made_by_newer(label))
             name, origin = str(plain["name"]), dict(plain["origin"])
             labels, stored = None, plain.get("labels")
             if stored is not None:

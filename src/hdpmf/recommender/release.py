@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hdpmf.errors import HdpmfError, ModelFileError
+from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer
 from hdpmf.files import atomic_write
 from hdpmf.privacy.claims import PrivacyClaim
 from hdpmf.protocol import BitContribution, CatalogueTable, Survey
@@ -114,8 +114,10 @@ class Release:
             if _checksum(header["release"], arrays) != header["sha256"]:
                 raise ModelFileError(f"{path} is damaged (its checksum differs); release it again")
             about: dict[str, Any] = json.loads(header["release"])
-            if about["format"] != FORMAT:
-                raise ModelFileError(f"{path} has format {about['format']}; this version reads {FORMAT}")
+            if about["format"] > FORMAT:
+                raise ModelFileError(made_by_newer(path))
+            if about["format"] < FORMAT:
+                raise ModelFileError(f"{path} is in a format that no release of hdpmf had; release it again")
             return _read(about, arrays)
         except ModelFileError:
             raise

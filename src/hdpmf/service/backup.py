@@ -22,10 +22,11 @@ from pathlib import Path
 
 import msgspec
 
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError, StorageError, made_by_newer
 from hdpmf.files import new_folder
 from hdpmf.service.folder import ServiceFolder
 
+_FORMAT = 1
 _MANIFEST = "backup.json"
 _MADE_ANEW = ("state.json",)
 _ATTEMPTS, _PAUSE = 40, 0.25
@@ -39,13 +40,19 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         name: Of the recommender.
         made: When (UTC, ISO 8601).
         files: SHA-256 of every file; of a link, where it leads.
-        format: Of the backup.
+        format: Of the backup; what is in it has numbers of its own.
     """
 
     name: str
     made: str
     files: dict[str, str]
-    format: int = 1
+    format: int = _FORMAT
+
+
+class _Numbered(msgspec.Struct):
+    """What any version's backup says."""
+
+    format: int = _FORMAT
 
 
 def back_up(folder: Path, file: Path, *, sleep: Callable[[float], None] = time.sleep) -> Backup:
@@ -159,7 +166,10 @@ def _write(service: ServiceFolder, part: Path, seen: _Seen) -> Backup | None:
 def _checked(staging: Path, file: Path) -> Backup:
     """What the backup says about itself, if all of it is there and as it was."""
     try:
-        made = msgspec.json.decode((staging / _MANIFEST).read_bytes(), type=Backup)
+        about = (staging / _MANIFEST).read_bytes()
+        if msgspec.json.decode(about, type=_Numbered).format > _FORMAT:
+            raise ConfigError(made_by_newer(file))
+        made = msgspec.json.decode(about, type=Backup)
     except FileNotFoundError:
         raise StorageError(f"{file} is no backup of a recommender, or was cut short") from None
     except msgspec.MsgspecError:

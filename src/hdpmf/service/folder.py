@@ -4,10 +4,12 @@
 
     folder/
       config.toml           name, pace, schedule; made once, edited by hand
+      format                which layout this is (``layout``)
       catalogue.msgpack     the items
       roster.json           the enrolled devices, with the digest that people compare
       replaced.json         identities of devices that have changed their keys, old to new
       flower/               the transport's own files, certificates among them
+      runs/ID/number              which run it is, counted from 1
       runs/ID/settings.json       what the run is about, and who may take part
       runs/ID/checkpoint.msgpack  how far it is
       runs/ID/sum-N.log           the secure sum under way
@@ -41,6 +43,7 @@ from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.succession import Succession
 from hdpmf.public.model import PublicModel
 from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.layout import LAYOUT, begun_runs, number_of, write_number
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.schedule import Schedule
 from hdpmf.service.settings import Pace, RunSettings
@@ -89,6 +92,7 @@ class ServiceFolder:
     """The folder of a service that was set up with ``create``."""
 
     def __init__(self, folder: Path) -> None:
+        LAYOUT.bring_forward(folder)
         self.path = folder
         self.config = self._read_config()
 
@@ -113,6 +117,7 @@ class ServiceFolder:
         done = False
         try:
             (folder / "runs").mkdir(parents=True)
+            LAYOUT.mark(folder)
             atomic_write(folder / "catalogue.msgpack", encode(catalogue))
             atomic_write(folder / "roster.json", Enrolled().to_json())
             atomic_write(folder / "config.toml", _toml(config))
@@ -195,6 +200,7 @@ class ServiceFolder:
             folder.mkdir()
         except OSError as error:
             raise StorageError(f"could not make {folder}: {error.strerror}") from error
+        write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))
         atomic_write(folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
         return RunFolder(folder)
 
@@ -212,9 +218,7 @@ class ServiceFolder:
 
     def runs(self) -> list[bytes]:
         """All runs that were begun, the oldest first."""
-        records = [path for path in (self.path / "runs").glob("*/settings.json") if path.is_file()]
-        records.sort(key=lambda path: path.stat().st_mtime_ns)
-        return [bytes.fromhex(path.parent.name) for path in records]
+        return [bytes.fromhex(run.name) for run in sorted(begun_runs(self.path), key=number_of)]
 
     def unfinished(self) -> bytes | None:
         """The run that was begun last, if it has not ended."""

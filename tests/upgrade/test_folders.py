@@ -1,0 +1,147 @@
+"""A recommender's folder of version 0.1.0 comes forward whole: its model, its roster, what it has released."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from old_versions import content, unpack
+
+from hdpmf import files
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.experiments import Store
+from hdpmf.formats import FILE, FolderKind
+from hdpmf.models.files import load_model
+from hdpmf.protocol import ItemFacts, Survey
+from hdpmf.ratings import Ratings
+from hdpmf.service import layout
+from hdpmf.service.backup import back_up, restore
+from hdpmf.service.folder import ServiceFolder
+from hdpmf.service.service import Service
+
+Say = Callable[..., Any]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return unpack("0.1.0", tmp_path / "old")
+
+
+@pytest.mark.parametrize("place", ["", "killed"])
+def test_a_folder_comes_forward_and_keeps_what_it_has(old: Path, say: Say, place: str) -> None:
+    path = old / place / "recommender"
+    before = content(path)
+    folder = ServiceFolder(path)
+    after = content(path)
+    assert {name: after[name] for name in before} == before  # nothing that was there has changed
+    unfinished = {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")} if place else set()
+    assert set(after) - set(before) == {FILE, f"runs/{folder.runs()[0].hex()}/number"} | unfinished
+    ServiceFolder(path)
+    assert content(path) == after
+
+    status = say("recommender", "status", path)
+    assert [run["stage"] for run in status["runs"]] == ["done", *(["given up"] if place else [])]
+    assert [device["name"] for device in status["devices"]] == ["ana", "ben", "school"]
+    assert folder.unfinished() is None
+    model = folder.model()
+    assert model is not None
+    assert isinstance(model.numbers, ItemFacts)
+    assert isinstance(model.plan, Survey)
+    assert model.plan.epsilon == 0.4
+    assert (len(folder.catalogue.ids), folder.config.name, len(folder.enrolled)) == (12, "shop", 3)
+
+
+def test_what_0_1_0_released_is_put_together_with_new_runs(old: Path) -> None:
+    folder = ServiceFolder(old / "recommender")
+    (run,) = folder.runs()
+    service, settings = Service(folder), folder.record(run).settings
+    assert service.earlier(settings) == [run]
+    answered = service.answered(run)
+    assert answered.survey.epsilon == 0.4
+    assert np.abs(answered.answer.scores).sum() > 0
+
+
+def test_the_order_of_runs_survives_a_copy_without_times(old: Path, tmp_path: Path) -> None:
+    folder = ServiceFolder(old / "killed" / "recommender")
+    runs = folder.runs()
+    assert len(runs) == 2
+    copy = tmp_path / "copy"
+    shutil.copytree(folder.path, copy, symlinks=True)
+    for moment, run in enumerate(reversed(runs)):
+        os.utime(copy / "runs" / run.hex() / "settings.json", (moment, moment))
+    assert ServiceFolder(copy).runs() == runs
+
+
+def test_killed_at_any_write_it_goes_on(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, copies = old / "killed" / "recommender", list[Path]()
+
+    def write(*given: Any, **named: Any) -> None:
+        for _ in range(2):
+            copies.append(shutil.copytree(path, tmp_path / f"instant-{len(copies)}", symlinks=True))
+            if len(copies) % 2:
+                files.atomic_write(*given, **named)
+
+    for module in ("hdpmf.service.layout", "hdpmf.formats"):
+        monkeypatch.setattr(f"{module}.atomic_write", write)
+    ServiceFolder(path)
+    monkeypatch.undo()
+    assert len(copies) == 8  # two numbers, one summary, the format
+    expected = content(path)
+    for copy in copies:
+        ServiceFolder(copy)
+        assert content(copy) == expected
+
+
+def test_a_backup_of_0_1_0_is_restored_as_todays(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.1.0 had no backups; a folder that came forward is backed up, and an older layout in one comes forward."""
+    path = old / "recommender"
+    monkeypatch.setattr(layout.LAYOUT.__class__, "bring_forward", lambda self, folder: None)
+    back_up(path, tmp_path / "a.backup")
+    monkeypatch.undo()
+    assert not (path / FILE).exists()
+    restore(tmp_path / "a.backup", tmp_path / "back")
+    assert len(ServiceFolder(tmp_path / "back").runs()) == 1
+    assert (tmp_path / "back" / FILE).read_text() == f"{layout.LAYOUT.newest}\n"
+
+
+def test_models_and_results_of_0_1_0_are_read(old: Path) -> None:
+    ratings = Ratings.read(old / "loans.csv")
+    for method in ("hdp-sum", "hdpmf"):
+        assert 0 < load_model(old / "models" / method).score(ratings)["mse"] < 17
+    with Store(old / "results") as store:
+        results = store.results()
+        assert results
+        assert {result.status for result in results.values()} == {"done"}
+        assert {result.version for result in results.values()} == {"0.1.0"}
+
+
+def test_the_steps_of_a_folder_are_taken_once_each_in_order(tmp_path: Path) -> None:
+    taken: list[str] = []
+    (tmp_path / "config.toml").write_text("")
+
+    def second(folder: Path) -> None:
+        taken.append("second")
+        if taken.count("second") == 1:
+            raise StorageError("the disk is full")
+
+    kind = FolderKind("a folder", steps=(lambda folder: taken.append("first"), second))
+    with pytest.raises(StorageError, match="full"):
+        kind.bring_forward(tmp_path)
+    assert (tmp_path / FILE).read_text() == "2\n"
+    for _ in range(2):
+        kind.bring_forward(tmp_path)
+    assert taken == ["first", "second", "second"]
+    assert (tmp_path / FILE).read_text() == "3\n"
+    (tmp_path / FILE).write_text("4\n")
+    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
+        kind.bring_forward(tmp_path)
+    for damaged in ("", "0", "two", "-1", "9" * 40):
+        (tmp_path / FILE).write_text(damaged)
+        with pytest.raises(StorageError, match="damaged"):
+            kind.bring_forward(tmp_path)
+    kind.bring_forward(tmp_path / "nothing here")
