@@ -27,6 +27,7 @@ from hdpmf.cli.device.app import app as device_app
 from hdpmf.cli.doctor import doctor
 from hdpmf.cli.experiment.app import app as experiment_app
 from hdpmf.cli.federate.app import app as federate_app
+from hdpmf.cli.health import health
 from hdpmf.cli.methods.app import methods
 from hdpmf.cli.model.evaluate import evaluate
 from hdpmf.cli.model.recommend import recommend
@@ -97,6 +98,7 @@ app.add_typer(experiment_app, name="experiment")
 app.add_typer(paper_app, name="paper")
 app.command()(demo)
 app.command()(doctor)
+app.command()(health)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
