@@ -48,17 +48,19 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
 
 
 def test_one_observer_and_uniform_weights(call: Call) -> None:
-    found = call("privacy", "explain", "hdp-sum", "--view", "sums", "--uniform-weights", "--releases", 2, "--json").json
+    found = call(
+        "privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform", "--releases", 2, "--json"
+    ).json
     value = next(one for one in found["costs"] if (one["unit"], one["neighbours"]) == ("rating", "value"))
     assert (value["view"], value["status"], value["pure_epsilon"]) == ("sums-h-known", "proved", pytest.approx(2.0))
     assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
-    page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--uniform-weights").out
+    page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform").out
     assert "at most 73 %" in page
     assert "every user" in page
 
 
 def test_two_servers_are_an_observer_of_their_own(call: Call) -> None:
-    asked = ("privacy", "explain", "hdp-sum", "--view", "two-servers", "--uniform-weights")
+    asked = ("privacy", "explain", "hdp-sum", "--view", "two-servers", "--weights", "uniform")
     costs = call(*asked, "--json").json["costs"]
     value = next(one for one in costs if (one["unit"], one["neighbours"]) == ("rating", "value"))
     assert (value["view"], value["status"], value["pure_epsilon"]) == ("two-servers", "proved", pytest.approx(1.0))
@@ -96,7 +98,7 @@ def test_the_picture(call: Call, tmp_path: Path) -> None:
         (("hdp-sum", "--design", "B"), 2, "design"),
         (("pdpmf", "--threshold", "magic"), 5, "threshold"),
         (("hdpmf", "--spec", "f_xx=1"), 2, "f_xx"),
-        (("hdpmf", "--spec", "f_uc=0.5", "--uniform-weights"), 2, "--uniform-weights"),
+        (("hdpmf", "--spec", "f_uc=0.5", "--weights", "uniform"), 2, "--weights uniform"),
         (("hdpmf", "--plot", "no/such/folder/a.png"), 8, "no/such/folder"),
     ],
 )
@@ -158,7 +160,7 @@ def test_the_documentations_numbers_are_these() -> None:
 
 
 def test_explain_taste_labels(call: Call) -> None:
-    told = call("privacy", "explain", "hdp-sum", "--labels", "--uniform-weights", "--json")
+    told = call("privacy", "explain", "hdp-sum", "--labels", "--weights", "uniform", "--json")
     presence = [
         one["pure_epsilon"] for one in told.json["costs"]
         if (one["unit"], one["neighbours"], one["view"]) == ("rating", "presence", "sums-h-known")

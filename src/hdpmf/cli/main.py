@@ -39,8 +39,9 @@ from hdpmf.cli.prior.app import app as prior_app
 from hdpmf.cli.privacy.app import app as privacy_app
 from hdpmf.cli.recommender.app import app as recommender_app
 from hdpmf.cli.shared.old_names import with_current_names
-from hdpmf.cli.shared.output import clean, hdpmf_version, print_json
+from hdpmf.cli.shared.output import clean, hdpmf_version, note, print_json
 from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.wording import speaking
 
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
@@ -109,7 +110,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a title in another script must not end a command
     _answer_interrupts()
     try:
-        code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
+        with speaking("shell", note):
+            code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
     except HdpmfError as error:
         code = _fail(given, type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:

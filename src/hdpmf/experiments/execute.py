@@ -29,6 +29,8 @@ from hdpmf.models import Model
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings, load_dataset, load_split
+from hdpmf.ratings.splits import cut
+from hdpmf.wording import speaking
 
 RANKED = 10
 """Length of the lists that are measured."""
@@ -87,7 +89,7 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
         train, test = parts_of(run, files)
         model = model_of(run)
         claim = claim_of(model)
-        weights = weights_of(run, train)
+        weights = weights_of(run, train, files)
         begin = time.perf_counter()
         model.fit(train, weights)
         metrics = measured(model, train, test, time.perf_counter() - begin, with_lists)
@@ -122,7 +124,9 @@ def measured(
     model: Model, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
 ) -> dict[str, float | int]:
     """What is written down about a fitted model."""
-    metrics = {"fit_seconds": round(fit_seconds, 4)} | score(model, train, test)
+    # Implicit feedback has no ratings to be wrong about.
+    errors = {"n": len(test)} if test.implicit else score(model, train, test)
+    metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
     return metrics | lists(model, test) if with_lists else metrics
 
 
@@ -136,11 +140,17 @@ def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
     return _parts(run.data, run.part, files.get(run.data.sha256 or ""))
 
 
-def weights_of(run: Run, train: Ratings) -> PrivacyWeights | None:
+def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWeights | None:
     """The privacy weights of a run, or None for a method that does not look at them."""
     if run.privacy is None:
         return None
-    return PrivacySpec.paper(**run.privacy.changes).draw(train, rng=run.privacy.seed)
+    if run.privacy.weights == ("paper",):
+        return PrivacySpec.paper(**run.privacy.changes).draw(train, rng=run.privacy.seed)
+    if run.privacy.weights == ("uniform",):
+        return PrivacyWeights.uniform(train)
+    paths = (files[digest.removeprefix("sha256:")] for digest in run.privacy.weights)
+    with speaking("toml"):
+        return PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
 
 
 def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]:
@@ -198,7 +208,15 @@ def _ratings(key: bytes, path: str | None) -> Ratings:
     if data.sha256 is not None:
         if path is None:
             raise RatingsError(f"the file of {data.name!r} is not known here")
-        return Ratings.read(path, scale=data.scale, columns=data.columns or None, name=data.name)
+        with speaking("toml"):
+            return Ratings.read(
+                path,
+                scale=data.scale,
+                columns=data.columns or None,
+                duplicates=data.duplicates,
+                implicit=data.implicit,
+                name=data.name,
+            )
     options: dict[str, Any] = dict(data.world)
     return load_dataset(data.name, **options)
 
@@ -215,10 +233,10 @@ def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratin
         train, test = _ready_made(msgspec.json.decode(data, type=Data).name)
     elif part.kind == "whole":
         train = test = _ratings(data, path)
-    elif part.kind == "hold-out":
-        train, test = _ratings(data, path).hold_out(part.per_user, rng=part.seed)
-    else:
+    elif part.kind == "leave-one-out":
         train, test = _ratings(data, path).leave_one_out(rng=part.seed)
+    else:
+        train, test = cut(_ratings(data, path), part.kind, part.share or part.per_user, part.seed)
     if part.fraction < 1.0:
         train = train.sparsify(part.fraction, rng=part.seed)
     if part.folds:

@@ -65,7 +65,13 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             digest = file_digest(path)
             files[digest] = path
             # The place of the file is nobody's business but this machine's; the content is what counts.
-            data[name] = msgspec.structs.replace(options, file=f"sha256:{digest}")
+            data[name] = options = msgspec.structs.replace(options, file=f"sha256:{digest}")
+        if options.weight_files:
+            paths = [(base or Path()) / file for file in options.weight_files]
+            digests = [file_digest(path) for path in paths]
+            files |= dict(zip(digests, paths, strict=True))
+            data[name] = msgspec.structs.replace(options, weights=tuple(f"sha256:{digest}" for digest in digests))
+        if options.file is not None:
             names.append(name)
             continue
         here = available(name)
@@ -146,7 +152,7 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
     cells = []
     for values in grid:
         params = {**_shared_params(experiment, place), **values}
-        privacy = Privacy(dict(experiment.privacy), tuning.seed)
+        privacy = wishes_of(experiment, place.dataset, dict(experiment.privacy), tuning.seed)
         runs = tuple(
             make_run(
                 data,
@@ -177,7 +183,7 @@ def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: f
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
             place.method,
             params,
-            Privacy(_wishes(experiment, x), seed),
+            wishes_of(experiment, place.dataset, _wishes(experiment, x), seed),
             seed,
         )
         for seed in experiment.seeds
@@ -214,11 +220,25 @@ def data_of(experiment: Experiment, name: str) -> Data:
     """The data set as runs describe it."""
     options = experiment.data.get(name, DataOptions())
     digest = None if options.file is None else options.file.removeprefix("sha256:")
-    return Data(name, digest, options.scale, dict(options.columns), dict(options.world))
+    return Data(
+        name, digest, options.scale, dict(options.columns), dict(options.world), options.duplicates, options.implicit
+    )
+
+
+def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed: int) -> Privacy:
+    """The privacy wishes of a data set's people: none are invented for the user's own, unless that was asked for."""
+    options = experiment.data.get(name, DataOptions())
+    if options.weight_files:
+        return Privacy({}, 0, options.weight_files, options.missing_weight)
+    specified = changes or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
+    own = options.file is not None and options.weights is None and not specified
+    return Privacy({}, 0, ("uniform",)) if own or options.weights == "uniform" else Privacy(changes, seed)
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:
     if split.ready_made and split.kind == "hold-out" and data.sha256 is None and dataset_info(data.name).split:
         return Part("ready-made", seed=seed)
-    per_user = split.per_user if split.kind == "hold-out" else 10
-    return Part(split.kind, per_user, seed)
+    per_user = split.per_user if split.kind in ("hold-out", "last") else 10
+    by_time = split.kind in ("last", "time", "user-time")
+    share = split.fraction if split.kind in ("ratio", "time", "user-time") else 0.0
+    return Part(split.kind, per_user, 0 if by_time else seed, share=share)

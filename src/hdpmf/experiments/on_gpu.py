@@ -55,7 +55,7 @@ def _do_data(
             model = cast(Factorization, model_of(run))
             claim = claim_of(model)
             if wishes not in weights:
-                weights[wishes] = weights_of(run, train)
+                weights[wishes] = weights_of(run, train, files)
             prepared.append((run, claim, Fit(model, train, weights[wishes]), test))
         except HdpmfError as error:
             yield finished(run, started, claim, error=error, host=host)

@@ -22,7 +22,7 @@ RESULTS_VERSION = 1
 Where only one method's are wrong, raise the `version` of that method."""
 
 Scalar = bool | int | float | str | None
-SplitKind = Literal["hold-out", "leave-one-out", "ready-made", "whole"]
+SplitKind = Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"]
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +34,8 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scale: Its rating scale, where it is not one to five.
         columns: What it calls its columns.
         world: Options of the synthetic world.
+        duplicates: What becomes of several ratings of a pair.
+        implicit: Whether the file has choices and no ratings.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
     world: dict[str, int] = {}
+    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    implicit: bool = False
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,11 +52,12 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         kind: How the data set is cut; ``whole`` keeps all of it for training, to be cross-validated.
-        per_user: Test ratings per user of ``hold-out``.
-        seed: Of the cut; always 0 for a ready-made one.
+        per_user: Test ratings per user of ``hold-out`` and ``last``.
+        seed: Of the cut; always 0 for a ready-made one, and for one by time.
         fraction: Share of each user's training ratings that is kept.
         folds: For cross-validation, into how many folds the training part is cut again; 0 for none.
         fold: Which of them validates; the test part of the cut is then left alone.
+        share: Share of the ratings that ``ratio``, ``time`` and ``user-time`` test on.
     """
 
     kind: SplitKind
@@ -61,13 +66,23 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fraction: float = 1.0
     folds: int = 0
     fold: int = 0
+    share: float = 0.0
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The privacy wishes: what differs from the paper's Table II, by its names, and the seed of the draw."""
+    """The privacy wishes.
+
+    Attributes:
+        changes: What differs from the paper's Table II, by its names.
+        seed: Of the paper's draw.
+        weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of weights.
+        missing: The weight of whoever such a file does not name.
+    """
 
     changes: dict[str, float] = {}
     seed: int = 0
+    weights: tuple[str, ...] = ("paper",)
+    missing: float | None = None
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):

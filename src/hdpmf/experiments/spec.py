@@ -56,13 +56,17 @@ class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a data set is cut into training and test, anew for every seed.
 
     Attributes:
-        kind: ``hold-out``, ``leave-one-out``, or, for tuning only, ``whole`` (all ratings are training ratings).
-        per_user: Test ratings per user of ``hold-out``.
+        kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a fraction of all), ``time``
+            (the last of all), ``user-time`` (the last of each user's), or, for tuning only, ``whole`` (all ratings are
+            training ratings).
+        per_user: Test ratings per user of ``hold-out`` and ``last``.
+        fraction: What ``ratio``, ``time`` and ``user-time`` test on.
         ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base and ua.test).
     """
 
-    kind: Literal["hold-out", "leave-one-out", "whole"] = "hold-out"
+    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = "hold-out"
     per_user: Count = 10
+    fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     ready_made: bool = True
 
 
@@ -112,12 +116,28 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scale: Lowest and highest rating; one to five where it is not given.
         columns: What the file calls its columns, as ``{user = "customer"}``.
         world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
+        duplicates: What becomes of several ratings of one item by one user.
+        implicit: Whether the file has choices (clicks, purchases) and no ratings; then only lists are measured.
+        weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a file or several with
+            people's own, relative to the TOML file. Without it: ``uniform`` for a file of the user's, unless the
+            experiment changes or varies Table II, else ``paper``.
+        missing_weight: The weight of whoever such a file does not name.
     """
 
     file: str | None = None
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
     world: dict[str, int] = {}
+    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    implicit: bool = False
+    weights: str | tuple[str, ...] | None = None
+    missing_weight: Annotated[float, Meta(gt=0, le=1)] | None = None
+
+    @property
+    def weight_files(self) -> tuple[str, ...]:
+        """The files with people's own weights."""
+        given = (self.weights,) if isinstance(self.weights, str) else self.weights or ()
+        return () if given in (("paper",), ("uniform",)) else given
 
 
 class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,6 +268,16 @@ def check(experiment: Experiment, origin: str) -> None:
     wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
     if wrong:
         raise ConfigError(f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}")
+    specified = experiment.privacy or (vary is not None and vary.parameter in PRIVACY_NAMES)
+    for name, own in experiment.data.items():
+        if own.implicit and experiment.measure != "lists":
+            raise ConfigError(f'{origin}: data.{name} has no ratings to be wrong about; measure = "lists"')
+        if specified and own.weights not in (None, "paper"):
+            raise ConfigError(
+                f"{origin}: Table II is changed, but data.{name}.weights says otherwise; drop one of them"
+            )
+        if own.missing_weight is not None and not own.weight_files:
+            raise ConfigError(f"{origin}: data.{name}.missing_weight is for those whom a file of weights does not name")
     if experiment.split.kind == "whole":
         raise ConfigError(f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split')
     if (experiment.kind == "figure") != (vary is not None):

@@ -19,6 +19,7 @@ from hdpmf.experiments.spec import BATCH_GRID, USUAL_GRID, DataOptions, Experime
 from hdpmf.experiments.store import Store
 from hdpmf.methods import method_named
 from hdpmf.ratings import dataset_names
+from hdpmf.ratings.duplicates import Duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ def tune(
     params: Mapping[str, bool | int | float | str | None] | None = None,
     scale: tuple[float, float] | None = None,
     columns: Mapping[str, str] | None = None,
+    duplicates: Duplicates = "error",
+    weights: str | Sequence[str] | None = None,
+    missing_weight: float | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
@@ -83,6 +87,10 @@ def tune(
         params: Further parameters of the model.
         scale: The rating scale of a file.
         columns: What a file calls its columns.
+        duplicates: What becomes of several ratings of one item by one user in a file.
+        weights: ``uniform``, ``paper``, or files of privacy weights; if nothing is said here and under ``privacy``,
+            everybody is at 1 in a file of training ratings, and in the paper's groups in a registered data set.
+        missing_weight: The weight of whoever such a file does not name.
         seed: Of the cut, the folds, the privacy weights and the training.
         out: Folder for the results, so that a stopped call goes on where it was; None keeps nothing.
         n_jobs: Runs at a time; one per core where it is not given.
@@ -106,7 +114,10 @@ def tune(
     wanted = {"epochs": epochs, "epsilon": epsilon, "solver": solver, **(params or {})}
     # What the method fixes may be said again; saying otherwise is an error, as is an option that it does not have.
     own = {key: value for key, value in wanted.items() if value is not None and known.fixed.get(key, ...) != value}
-    name, options, whole = _source(data, scale, columns)
+    name, options, whole = _source(data, scale, columns, duplicates)
+    if weights is not None or missing_weight is not None:
+        said = weights if isinstance(weights, str) or weights is None else tuple(map(os.path.abspath, weights))
+        options = msgspec.structs.replace(options or DataOptions(), weights=said, missing_weight=missing_weight)
     plain = {
         "name": f"tune-{method}",
         "title": f"{known.label} on {name}",
@@ -151,11 +162,14 @@ def tune(
 
 
 def _source(
-    data: str | os.PathLike[str], scale: tuple[float, float] | None, columns: Mapping[str, str] | None
+    data: str | os.PathLike[str],
+    scale: tuple[float, float] | None,
+    columns: Mapping[str, str] | None,
+    duplicates: Duplicates,
 ) -> tuple[str, DataOptions | None, bool]:
     if isinstance(data, str) and data in dataset_names():
-        if scale is not None or columns:
-            raise ConfigError("scale and columns describe files; a registered data set knows its own")
+        if scale is not None or columns or duplicates != "error":
+            raise ConfigError("scale, columns and duplicates describe files; a registered data set knows its own")
         return data, None, False
     path = Path(data).absolute()
-    return "ratings", DataOptions(file=str(path), scale=scale, columns=dict(columns or {})), True
+    return "ratings", DataOptions(str(path), scale, dict(columns or {}), duplicates=duplicates), True

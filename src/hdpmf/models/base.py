@@ -236,7 +236,7 @@ class Model(Parameters, ABC):
         """
         ratings = as_ratings(data, scale, implicit=None if self.takes_implicit else False)
         if ratings.implicit and not self.takes_implicit:
-            able = ", ".join(name for name, method in METHODS.items() if method.lists_only)
+            able = ", ".join(name for name, method in METHODS.items() if method.model.takes_implicit)
             raise RatingsError(
                 f"{ratings.name} is implicit feedback, which says who chose what and not how they liked it; "
                 f"{type(self).__name__} learns from ratings. Methods that take it: {able}"

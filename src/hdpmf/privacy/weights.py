@@ -14,8 +14,7 @@ from hdpmf.ratings import IdIndex, Ratings
 class PrivacyWeights:
     """W_ij in (0, 1] for ratings: beta_i * gamma_j, or a number of its own for each training rating.
 
-    Make one with ``PrivacySpec().draw``, ``PrivacyWeights.from_parts``, ``PrivacyWeights.uniform`` or
-    ``PrivacyWeights.per_rating``.
+    Make one with ``PrivacyWeights.from_frame``, ``from_parts``, ``uniform``, ``per_rating``, or ``PrivacySpec().draw``.
 
     Attributes:
         users: The users that have a weight.
@@ -66,6 +65,33 @@ class PrivacyWeights:
         totals = np.bincount(ratings.user_codes, given, ratings.n_users)
         beta = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
         return cls(ratings.users, ratings.items, beta, np.ones(ratings.n_items), given)
+
+    @classmethod
+    def from_frame(cls, ratings: Ratings, *wishes: Any, missing: float | None = None) -> PrivacyWeights:
+        """Weights as people wished them, from data frames or files.
+
+        Args:
+            ratings: The ratings that they are for.
+            wishes: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight`` beside ``user`` (a
+                weight per user), ``item`` (per item) or both (per rating). One per user and one per item go together.
+                Whom it names and who has no rating here does not matter.
+            missing: The weight of whoever it does not name; without it, all have to be named.
+
+        Raises:
+            PrivacyError: A weight is outside (0, 1], or somebody has none, or two.
+        """
+        from hdpmf.privacy.wishes import Wishes, per_owner, per_pair
+
+        tables = {table.per: table for table in (Wishes.of(given) for given in wishes)}
+        if not wishes or len(tables) < len(wishes) or ("rating" in tables and len(tables) > 1):
+            raise PrivacyError("give weights per user, per item, or both; or one table with weights per rating")
+        if missing is not None and not 0 < missing <= 1:
+            raise PrivacyError("the weight of those who are not named must be above 0 and at most 1")
+        if "rating" in tables:
+            return cls.per_rating(ratings, per_pair(tables["rating"], ratings, missing))
+        sides = {"user": (ratings.users, ratings.user_counts()), "item": (ratings.items, ratings.item_counts())}
+        parts = {per: per_owner(table, sides[per][0], sides[per][1] > 0, missing) for per, table in tables.items()}
+        return cls.from_parts(ratings, users=parts.get("user", 1.0), items=parts.get("item", 1.0))
 
     def for_ratings(self, ratings: Ratings) -> np.ndarray:
         """The weight of each row of ``ratings``."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hdpmf.errors import RatingsError
 from hdpmf.ratings.ids import Codes, IdIndex, factorise
 from hdpmf.ratings.scale import RatingScale
-from hdpmf.ratings.wording import say
+from hdpmf.wording import say
 
 
 def numbers(name: str, values: Any) -> NDArray[np.float32]:

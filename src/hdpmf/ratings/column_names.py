@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hdpmf.errors import ConfigError, RatingsError
-from hdpmf.ratings.wording import say, tell
+from hdpmf.wording import say, tell
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.ratings.ids import Codes
-from hdpmf.ratings.wording import say
+from hdpmf.wording import say
 
 Duplicates = Literal["error", "last", "first", "mean", "max"]
 """What becomes of them. ``last`` and ``first`` go by time where there are times, else by the order of rows."""

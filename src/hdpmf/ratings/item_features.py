@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -191,8 +191,12 @@ def id_column(names: Sequence[str]) -> str:
     return next((names[plain.index(name)] for name in _ID_NAMES if name in plain), names[0])
 
 
-def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """A table of items from a CSV, TSV or Parquet file, or a RatingsError."""
+def read_frame(
+    path: str | os.PathLike[str],
+    ids: Callable[[Sequence[str]], Sequence[str]] = lambda names: [id_column(names)],
+    what: str = "items",
+) -> pl.DataFrame:
+    """A table from a CSV, TSV or Parquet file, or a RatingsError; ``ids`` says which columns hold ids."""
     import polars as pl
 
     from hdpmf.ratings.parquet_guard import looks_sound
@@ -210,13 +214,12 @@ def read_frame(path: str | os.PathLike[str]) -> pl.DataFrame:
         else:
             first = data.split(b"\n", 1)[0]
             mark = max("\t,;", key=lambda sign: first.count(sign.encode()))
-            names = pl.read_csv(data, separator=mark, n_rows=0).columns
-            ids = id_column(names)
             # Ids as they are written: 0000000011 is not 11.
-            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000, schema_overrides={ids: pl.String})
-            frame = frame.with_columns(parsed_ids(frame[ids]))
+            written = dict.fromkeys(ids(pl.read_csv(data, separator=mark, n_rows=0).columns), pl.String)
+            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000, schema_overrides=written)
+            frame = frame.with_columns(parsed_ids(frame[name]) for name in written)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(f"{label}: not a table of items; give CSV, TSV or Parquet with a header line") from error
+        raise RatingsError(f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line") from error
     if frame.height == 0 or frame.width < 2:
-        raise RatingsError(f"{label}: an item file needs a header, a column of ids and at least one more column")
+        raise RatingsError(f"{label}: a table of {what} needs a header, a column of ids and at least one more column")
     return frame

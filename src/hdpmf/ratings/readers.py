@@ -19,7 +19,7 @@ from hdpmf.ratings.column_names import COLUMNS, Found, is_known, match_columns
 from hdpmf.ratings.frames import Columns, taken
 from hdpmf.ratings.parquet_guard import looks_sound
 from hdpmf.ratings.parsing import parsed_ids, parsed_numbers, parsed_times
-from hdpmf.ratings.wording import say
+from hdpmf.wording import say
 
 if TYPE_CHECKING:
     import polars as pl

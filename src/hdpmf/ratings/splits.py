@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.ratings.randomness import RngLike, as_generator
 from hdpmf.ratings.table import Ratings
-from hdpmf.ratings.wording import say
+from hdpmf.wording import say
 
 
 def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
@@ -116,6 +116,32 @@ def sparsify(ratings: Ratings, fraction: float, *, rng: RngLike = 0) -> Ratings:
     return ratings.take(rank < kept[ratings.user_codes])
 
 
+CUTS = ("hold-out", "last", "ratio", "time", "user-time")
+"""The kinds of `cut`."""
+
+
+def cut(ratings: Ratings, kind: str, amount: float | None = None, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
+    """Split by name: ``hold-out``, ``last``, ``ratio``, ``time`` or ``user-time``.
+
+    Args:
+        ratings: What to split.
+        kind: How.
+        amount: Test ratings per user (10 for ``hold-out`` and 1 for ``last`` where it is not given), or the fraction of
+            all ratings or of each user's (0.2).
+        rng: A seed or a generator, for those that are random.
+    """
+    if kind == "hold-out":
+        return hold_out(ratings, 10 if amount is None else _whole(amount), rng=rng)
+    if kind == "last":
+        return hold_out_last(ratings, 1 if amount is None else _whole(amount))
+    fraction = 0.2 if amount is None else amount
+    if kind == "ratio":
+        return ratio(ratings, fraction, rng=rng)
+    if kind in ("time", "user-time"):
+        return by_time(ratings, fraction, per_user=kind == "user-time")
+    raise ConfigError(f"there is no split {kind!r}; choose from {', '.join(CUTS)}")
+
+
 def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
     """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the indexes."""
     kept = ratings.user_counts()[ratings.user_codes] >= per_user
@@ -187,6 +213,12 @@ def _test_size(ratings: Ratings, fraction: float) -> int:
 def _check_fraction(fraction: object) -> None:
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
         raise ConfigError("the fraction of ratings to test on must be a number above 0 and below 1")
+
+
+def _whole(amount: float) -> int:
+    if amount != int(amount):
+        raise ConfigError("the number of test ratings per user must be an integer of at least 1")
+    return int(amount)
 
 
 def _is_count(value: object) -> bool:

@@ -123,7 +123,7 @@ def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -
     assert [run.privacy.seed for run in runs if run.privacy is not None] == [3, 5, 8]
     assert [run.seed for run in runs] == [run.part.seed for run in runs] == [3, 5, 8]
     ratings = load_data(runs[0].data, None)
-    drawn = [weights_of(run, ratings) for run in runs]
+    drawn = [weights_of(run, ratings, {}) for run in runs]
     assert not any(np.array_equal(drawn[0].beta, other.beta) for other in drawn[1:])
 
 

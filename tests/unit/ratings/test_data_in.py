@@ -16,7 +16,7 @@ from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
 from hdpmf.ratings import IdIndex, Ratings, read_split
 from hdpmf.ratings.item_features import ItemFeatures
 from hdpmf.ratings.item_file import over_file, read_item_table
-from hdpmf.ratings.wording import speaking
+from hdpmf.wording import speaking
 
 files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 spelled = st.one_of(

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared.options import DATASET_NAMES, Json, complete_dataset
+from hdpmf.cli.shared.options import DATASET_NAMES, Columns, Json, complete_dataset
 from hdpmf.cli.shared.output import print_json, print_lines, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from hdpmf.ratings import DatasetInfo, Ratings
+    from hdpmf.ratings import DatasetInfo
 
 app = typer.Typer(help="Data sets: list them, get them, look at them.")
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=complete_dataset)]
-_BAR_WIDTH = 40
-_MOST_BARS = 11
 
 
 @app.command("list")
@@ -64,45 +62,18 @@ def get_dataset(
 
 
 @app.command("info")
-def describe_dataset(name: _Name, json: Json = False) -> None:
-    """Load a data set and print its size, its scale and how its ratings are spread."""
-    from hdpmf.ratings import dataset_info, load_dataset
+def describe(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A data set, or a file.", autocompletion=complete_dataset)
+    ],
+    column: Columns = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Save a picture as PNG.")] = None,
+    json: Json = False,
+) -> None:
+    """Look at a data set or a file: its size, its scale, duplicates, times, and how its ratings are spread."""
+    from hdpmf.cli.data.overview import print_overview
 
-    info = dataset_info(name)
-    ratings = load_dataset(name)
-    spread = _spread(ratings)
-    if json:
-        print_json(
-            {
-                "name": name,
-                "title": info.title,
-                "description": info.description,
-                "page": info.page,
-                "users": ratings.n_users,
-                "items": ratings.n_items,
-                "ratings": len(ratings),
-                "density": ratings.density,
-                "scale": {"low": ratings.scale.low, "high": ratings.scale.high},
-                "ready_split": info.split,
-                "distribution": [{"rating": label, "count": count} for label, count in spread],
-            }
-        )
-        return
-    print_lines(
-        f"{info.title}: {info.description}",
-        f"{ratings.n_users:,} users, {ratings.n_items:,} items, {len(ratings):,} ratings "
-        f"({ratings.density:.2%} of all pairs)",
-        f"scale {ratings.scale}" + ("; comes with a ready-made split" if info.split else ""),
-    )
-    most = max(count for _, count in spread)
-    print_table(
-        ("rating", "count", "share", ""),
-        [
-            (label, f"{count:,}", f"{count / len(ratings):.1%}", "#" * round(_BAR_WIDTH * count / most))
-            for label, count in spread
-        ],
-        numeric=("rating", "count", "share"),
-    )
+    print_overview(name, column, plot, json)
 
 
 def listed(name: str) -> dict[str, Any]:
@@ -130,16 +101,3 @@ def _how_to_get(info: DatasetInfo) -> str:
 
 def _count(value: int | None) -> str:
     return "any" if value is None else f"{value:,}"
-
-
-def _spread(ratings: Ratings) -> list[tuple[str, int]]:
-    """How often each rating was given; ranges where there are too many different ones to list."""
-    import numpy as np
-
-    values, counts = np.unique(ratings.values, return_counts=True)
-    if len(values) <= _MOST_BARS:
-        return [(f"{value:g}", int(count)) for value, count in zip(values, counts, strict=True)]
-    counts, edges = np.histogram(ratings.values, bins=_MOST_BARS - 1, range=(ratings.scale.low, ratings.scale.high))
-    return [
-        (f"{low:g} to {high:g}", int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]

@@ -9,7 +9,7 @@ import typer
 
 from hdpmf.cli.device.store import StoreOptions, User
 from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Columns, Json, Scale
+from hdpmf.cli.shared.options import Columns, Duplicates, Json, Scale
 from hdpmf.cli.shared.output import note, print_json, print_lines, print_paragraph, print_table
 from hdpmf.errors import ConfigError
 
@@ -46,6 +46,7 @@ def rate(
     ] = None,
     scale: Scale = None,
     column: Columns = None,
+    duplicates: Duplicates = None,
     json: Json = False,
 ) -> None:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
@@ -55,8 +56,8 @@ def rate(
         raise ConfigError(
             "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, --search TEXT, --from FILE"
         )
-    if file is None and (scale is not None or column):
-        raise ConfigError("--scale and --column describe the file of --from")
+    if file is None and (scale is not None or column or duplicates):
+        raise ConfigError("--scale, --column and --duplicates describe the file of --from")
     with target.open() as store:
         if show:
             _list(store, json)
@@ -64,7 +65,7 @@ def rate(
             _search(store, search, json)
         else:
             if file is not None:
-                said = _bulk(store, file, scale, column)
+                said = _bulk(store, file, scale, column, duplicates)
             else:
                 said = _change(store, item, value, user, weight, remove)
             if json:
@@ -113,7 +114,11 @@ def _release_fields(run: Charged) -> dict[str, str]:
 
 
 def _bulk(
-    store: DeviceStore, file: Path, scale: tuple[float, float] | None, columns: list[str] | None
+    store: DeviceStore,
+    file: Path,
+    scale: tuple[float, float] | None,
+    columns: list[str] | None,
+    duplicates: str | None,
 ) -> dict[str, Any]:
     from hdpmf.cli.shared.ratings import RatingsOptions
     from hdpmf.ratings import Ratings
@@ -121,7 +126,7 @@ def _bulk(
     catalogue = store.pinned_catalogue
     if scale is None and catalogue is not None:
         scale = (catalogue.known.scale.low, catalogue.known.scale.high)
-    ratings: Ratings = RatingsOptions(train=file, scale=scale, column=columns).load()
+    ratings: Ratings = RatingsOptions(train=file, scale=scale, column=columns, duplicates=duplicates).load()
     store.add(ratings)
     return {"done": f"Added {len(ratings)} ratings of {len(set(ratings.user_codes.tolist()))} users", "file": str(file)}
 

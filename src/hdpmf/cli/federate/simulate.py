@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
@@ -69,7 +69,7 @@ def simulate(
     training, held_out = cut.split(source, seed)
     if crowd.sample is not None:
         training, held_out = _sampled(training, held_out, crowd.sample, seed)
-    weights = wishes.draw(training, seed)
+    weights = wishes.draw(training, seed, source)
     users = training.n_users
     if crowd.devices is not None and run_options.view(method) == "sums":
         users = min(users, crowd.devices * run_options.credit)
@@ -88,7 +88,8 @@ def simulate(
             metrics=metrics,
             log=log,
         )
-    _report(done.result, done.outcome.statement.lines(), training, json)
+    said = (*done.outcome.statement.lines(), wishes.sentence(seed, source))
+    _report(done.result, said, {"data": training.name, **wishes.record(seed, source)}, json)
 
 
 def _sampled(training: Ratings, held_out: Ratings, n: int, seed: int) -> tuple[Ratings, Ratings]:
@@ -109,9 +110,9 @@ def _sampled(training: Ratings, held_out: Ratings, n: int, seed: int) -> tuple[R
     return only_users(training, chosen), held_out.take(kept)
 
 
-def _report(result: SimulationResult, statement: tuple[str, ...], training: Ratings, json: bool) -> None:
+def _report(result: SimulationResult, statement: tuple[str, ...], about: dict[str, Any], json: bool) -> None:
     if json:
-        print_json({**result.as_dict(), "data": training.name})
+        print_json({**result.as_dict(), **about})
         return
     from hdpmf.progress import size
 
@@ -122,7 +123,7 @@ def _report(result: SimulationResult, statement: tuple[str, ...], training: Rati
             ("user mean (nothing is sent)", _number(result.user_mean_mse), _number(result.user_mean_mae)),
         ],
         numeric=("MSE", "MAE"),
-        title=f"{training.name}: {result.users:,} users on {result.devices:,} devices, {result.rounds} rounds, "
+        title=f"{about['data']}: {result.users:,} users on {result.devices:,} devices, {result.rounds} rounds, "
         f"{result.n:,} ratings to test on",
         strong=(0,),
     )

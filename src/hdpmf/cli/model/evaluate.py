@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
 from hdpmf.cli.shared.grouping import grouped
@@ -52,9 +52,14 @@ def evaluate(
 
     model = make(method, options, seed)
     training, held_out = cut.split(source, seed)
-    weights = wishes.draw(training, seed)
+    weights = wishes.draw(training, seed, source)
     seconds = fit(method, model, training, weights)
     whole = persons(method, model, training, weights)
+    said = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
+    if training.implicit:
+        record = {**wishes.record(seed, source), **facts(method, model, seed, training.name)}
+        _evaluate_choices(model, training, held_out, record, [*said, *remarks(model, whole)], json)
+        return
     score = model.score(held_out)
     lists = _lists(model, held_out) if ranking else {}
     baselines = {name: make_model(name).fit(training) for name in _BASELINES}
@@ -70,7 +75,7 @@ def evaluate(
                 **lists,
                 "n_train": len(training),
                 "fit_seconds": seconds,
-                **wishes.record(seed),
+                **wishes.record(seed, source),
                 **{
                     f"{name.replace('-', '_')}_{error}": scores[name][error]
                     for name in scores
@@ -95,7 +100,30 @@ def evaluate(
     )
     if score["n_cold"]:
         print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
-    print_lines(*remarks(model, whole), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
+    print_lines(*said, *remarks(model, whole), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
+
+
+def _evaluate_choices(
+    model: Model, training: Ratings, held_out: Ratings, record: dict[str, Any], said: list[str], json: bool
+) -> None:
+    """Implicit feedback has no ratings to be wrong about: only lists are measured, beside what most people chose."""
+    from hdpmf.models import MostPopular
+
+    found = {"this method": _lists(model, held_out), "most popular": _lists(MostPopular().fit(training), held_out)}
+    if json:
+        popular = {f"popular_{name}": value for name, value in found["most popular"].items() if "_at_" in name}
+        sizes = {"n_train": len(training), "n_test": len(held_out), "implicit": True}
+        print_json({**record, **sizes, **found["this method"], **popular})
+        return
+    names = {f"ndcg_at_{_LISTED}": "NDCG", f"recall_at_{_LISTED}": "recall", f"coverage_at_{_LISTED}": "coverage"}
+    print_table(
+        ("lists", *names.values()),
+        [(label, *(f"{row[name]:.4f}" for name in names)) for label, row in found.items()],
+        numeric=tuple(names.values()),
+        title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} to test on",
+        strong=(0,),
+    )
+    print_lines(*said, claim_sentence(model.privacy))
 
 
 def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:

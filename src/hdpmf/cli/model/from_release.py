@@ -54,7 +54,7 @@ def train_from_release(
     chosen = options.chosen(HDP_BIT.name)
     settled = next((name for name in chosen if name not in _CHOSEN_NOW), None)
     if settled is not None or wishes != WeightOptions():
-        flag = "--spec, --weights-seed or --uniform-weights" if settled is None else known_options()[settled].flag
+        flag = "--weights (and what is about them)" if settled is None else known_options()[settled].flag
         now = ", ".join(known_options()[name].flag for name in _CHOSEN_NOW)
         raise ConfigError(f"{flag} was settled when the ratings were released; what can be chosen now: {now}")
     from hdpmf.models.hdp_bit import HDPBit

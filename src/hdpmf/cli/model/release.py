@@ -57,7 +57,7 @@ def release(
         raise ConfigError(f"{method} leaves no data set with the recommender; the method that does is {HDP_BIT.name}")
     model: HDPBit = _model(options, seed)
     ratings = source.load()
-    weights = wishes.draw(ratings, seed)
+    weights = wishes.draw(ratings, seed, source)
     from hdpmf.privacy.sampling import ReleasedNoise
 
     made = model.release(ratings, weights, noise=ReleasedNoise() if noise == "released" else None)
@@ -74,7 +74,7 @@ def release(
                 "n_items": len(made.items),
                 **claim_fields(made.claim),
                 "epsilon_per_person": None if whole is None else whole.fields(),
-                **wishes.record(seed),
+                **wishes.record(seed, source),
                 "seed": seed if noise == "simulated" else None,
                 "data": ratings.name,
                 "provenance": made.provenance(),
@@ -85,6 +85,7 @@ def release(
         f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about {len(made.items):,} items: {out}",
         *([] if whole is None else [f"Epsilon is of one rating; {whole}."]),
         claim_sentence(made.claim),
+        wishes.sentence(seed, source),
         f"Who rated what, and the weights, are in plain sight in it: hdpmf privacy release {out}",
     )
 

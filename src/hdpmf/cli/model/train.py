@@ -67,10 +67,10 @@ def train(
     if catalogue is not None:
         ratings = _over(ratings, catalogue)
     learning, validation = _set_aside(ratings, validation_fraction, seed)
-    weights = wishes.draw(ratings, seed)
+    weights = wishes.draw(learning, seed, source)
     seconds = fit(method, model, learning, weights, validation)
     whole = persons(method, model, learning, weights)
-    validation_mse = None if validation is None else model.score(validation)["mse"]
+    validation_mse = None if validation is None or validation.implicit else model.score(validation)["mse"]
     model.save(out)
 
     epochs_run = len(getattr(model, "history_", ()))
@@ -87,19 +87,20 @@ def train(
                 "validation_mse": validation_mse,
                 "epochs_run": epochs_run,
                 "fit_seconds": seconds,
-                **wishes.record(seed),
+                **wishes.record(seed, source),
                 **facts(method, model, seed, ratings.name),
                 "epsilon_per_person": None if whole is None else whole.fields(),
             }
         )
         return
     print_lines(
-        f"{METHODS[method].label} trained on {len(learning):,} ratings of {ratings.name} "
-        f"in {seconds:.2f} s ({epochs_run} epochs)"
+        f"{METHODS[method].label} trained on {len(learning):,} {'choices' if ratings.implicit else 'ratings'} of "
+        f"{ratings.name} in {seconds:.2f} s ({epochs_run} epochs)"
     )
-    if validation is not None:
+    if validation is not None and validation_mse is not None:
         print_lines(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
     print_lines(
+        *([wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []),
         *remarks(model, whole),
         f"recommender's part (nothing private): {recommender_part}",
         f"devices' part (PRIVATE, readable by you only): {devices_part}",

@@ -12,7 +12,7 @@ from hdpmf.cli.shared.options import Json, Method, Seed, completing, model_optio
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import RatingsOptions
 from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, finite, resumable
-from hdpmf.cli.shared.weights import SpecOptions
+from hdpmf.cli.shared.weights import WishOptions
 from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS, method_named
 
@@ -58,7 +58,7 @@ def tune(
     source: RatingsOptions,
     options: TunedOptions,
     grid: GridOptions,
-    wishes: SpecOptions,
+    wishes: WishOptions,
     execution: ExecutionOptions,
     seed: Seed = 0,
     out: Annotated[
@@ -91,7 +91,11 @@ def tune(
         "folds": grid.folds,
         "lr_grid": grid.lr_grid,
         "reg_grid": grid.reg_grid,
+        "duplicates": source.duplicates,
+        "column": list(source.column or ()),
         "spec": list(wishes.spec or ()),
+        "weights": list(wishes.weights or ()),
+        "missing_weight": wishes.missing_weight,
         "seed": seed,
         **execution.typed,
     }
@@ -107,6 +111,9 @@ def tune(
             privacy=wishes.changes,
             scale=source.scale,
             columns=source.columns,
+            duplicates=source.merging,
+            weights=wishes.kind(source) if wishes.kind(source) != "file" else wishes.weights,
+            missing_weight=wishes.missing_weight,
             seed=seed,
             out=out,
             command=command_line("hdpmf", "tune", method, **typed),
@@ -128,7 +135,7 @@ def tune(
                 "epochs": fixed["epochs"],
                 "solver": solver,
                 **claim_fields(claim),
-                "spec": wishes.changes,
+                **wishes.record(seed, source),
                 "seed": seed,
                 "data": tuned.dataset,
                 "out": str(out),
@@ -156,9 +163,18 @@ def tune(
     found = {"lr": f"{best.values['learning_rate']:g}", "reg": f"{best.values['reg']:g}"}
     typed = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
     use = command_line(
-        "hdpmf", "evaluate", method, train=source.train, data=source.data, **typed, **found, ranking=lists
+        "hdpmf",
+        "evaluate",
+        method,
+        train=source.train,
+        data=source.data,
+        **typed,
+        **found,
+        ranking=lists,
+        weights=wishes.weights,
     )
-    print_lines(f"use it with: {use}", claim_sentence(claim))
+    said = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
+    print_lines(f"use it with: {use}", *said, claim_sentence(claim))
 
 
 def _cell(row: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import MethodOptions
 from hdpmf.cli.shared.options import Json, Method
 from hdpmf.cli.shared.output import print_json, print_lines
-from hdpmf.cli.shared.weights import UniformOptions
+from hdpmf.cli.shared.weights import ExampleOptions
 from hdpmf.methods import method_named
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
@@ -43,7 +43,7 @@ def explain(
     method: Method,
     options: ExplainedOptions,
     numbers: NumberOptions,
-    wanted: UniformOptions,
+    wanted: ExampleOptions,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="T", help="Rounds of training.", show_default="100; hdpmf-paid: 10"),
@@ -70,7 +70,7 @@ def explain(
     wishes = wanted.wishes()
     epsilon = chosen.get("epsilon", 1.0)
     budget = noise_budget(method, wishes, epsilon, chosen.get("threshold", "mean"))
-    if wanted.uniform_weights:
+    if wanted.uniform:
         budget = None
     about: dict[str, Any] = {
         name: chosen[name] for name in ("noise", "design", "labels", "max_ratings") if name in chosen
@@ -80,7 +80,7 @@ def explain(
     if chosen.get("h") == "shared":
         about["h"] = "shared"
     setting = Setting(method, epsilon=epsilon, rounds=rounds, noise_budget=budget, **about)
-    persons = (Person("every user", 1.0),) if wanted.uniform_weights else people(wishes)
+    persons = (Person("every user", 1.0),) if wanted.uniform else people(wishes)
     views = _views(method, view)
 
     def lines(times: int | None = None, **what: Any) -> list[Line]:

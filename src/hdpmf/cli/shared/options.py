@@ -52,6 +52,16 @@ Columns = Annotated[
     list[str] | None,
     data_option("--column", metavar="OURS=THEIRS", help="What the files call a column, as user=customer; repeatable."),
 ]
+Duplicates = Annotated[
+    str | None,
+    data_option(
+        "--duplicates",
+        metavar="error|last|first|mean|max",
+        help="Several ratings of one item by one user: which counts (last and first by time, else by row).",
+        show_default="error",
+        autocompletion=completing(("error", "last", "first", "mean", "max")),
+    ),
+]
 Seed = Annotated[int, run_option("--seed", metavar="SEED", min=0, help="Drives split, weights and training.")]
 Threads = Annotated[
     int | None,

@@ -104,6 +104,8 @@ def run_and_summarise(
         if not use_gpu(execution.on):  # the estimate knows processors only
             about = f", about {clock(expected_seconds(experiments, execution.jobs))} if none were done before"
         note(f"{len(expected_runs(experiments))} runs in all{about}")
+        for line in dict.fromkeys(line for experiment in experiments for line in _weights_said(experiment)):
+            note(line)
         with resumable(command), watch() as progress:
             done = run_experiments(
                 experiments, store, files=files or {}, command=public_command, progress=progress, **execution.arguments
@@ -113,6 +115,17 @@ def run_and_summarise(
             experiment.name: collect(store, experiment, results) for experiment in experiments if experiment.has_runs
         }
     return done, cells
+
+
+def _weights_said(experiment: Experiment) -> Iterator[str]:
+    """What the privacy weights of the user's own data are."""
+    from hdpmf.experiments.expand import wishes_of
+
+    for name in experiment.datasets if experiment.has_runs else ():
+        if name in experiment.data and experiment.data[name].file is not None:
+            weights = wishes_of(experiment, name, experiment.privacy, 0).weights
+            kinds = {"uniform": "everybody at 1", "paper": "the paper's random groups, nobody's own wishes"}
+            yield f"{name}: privacy weights: {kinds.get(weights[0], 'from your files')} (data.{name}.weights)"
 
 
 def done_fields(done: Done) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _SAID: dict[str, dict[Language, str]] = {
         "shell": "--scale LOW HIGH without --step",
         "toml": "scale = [low, high]",
     },
+    "missing": {"python": "missing=W", "shell": "--missing-weight W", "toml": "missing_weight = W"},
     "implicit": {"python": "implicit=True", "shell": "--implicit", "toml": "implicit = true"},
     "duplicates": {
         "python": 'duplicates="last" (or first, mean, max)',
