@@ -45,8 +45,8 @@ def spread_png(
             counts, edges = np.histogram(timestamps, bins=min(_BINS, int(np.ptp(timestamps)) // _DAY + 1))
             axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=GOOD)
             axes.set_xticks([edges[0], edges[-1]], [str(days.min())[:10], str(days.max())[:10]])
-            for tick, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
-                tick.set_horizontalalignment(side)
+            axes.get_xticklabels()[0].set_horizontalalignment("left")
+            axes.get_xticklabels()[-1].set_horizontalalignment("right")
             axes.set_title("rows over time", fontsize=10, color=INK)
     figure.text(0.02, 0.94, title, fontsize=11.5, fontweight="bold", color=INK, va="top")
     return saved(figure)
