@@ -139,7 +139,6 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "synthetic", "--split", "magic"), 2, "--split takes hold-out, last"),
         (("--data", "synthetic", "--split", "last:many"), 2, "last:10"),
         (("--data", "synthetic", "--split", "time:soon"), 2, "time:0.2"),
-        (("--data", "synthetic", "--split", "time"), 3, "--column timestamp=NAME"),
         (("--data", "synthetic", "--split", "ratio:2"), 2, "above 0 and below 1"),
         (("--data", "synthetic", "--split", "ratio", "--hold-out", 3), 2, "choose one"),
         (("--data", "ml-100k", "--ready-split", "--core", 5), 2, "--core"),

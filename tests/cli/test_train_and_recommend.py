@@ -216,8 +216,8 @@ def test_a_model_that_cannot_rank(call: Call, files: tuple[Path, Path], tmp_path
 def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "m"
     said = [
-        call("train", "hdpmf", "--train", files[0], "--out", out, "--epochs", 3),
-        call("train", "hdpmf", "--train", files[0], "--out", out, "--epochs", 3, "--json"),
+        call("train", "hdpmf", "--train", files[0], "--weights", "paper", "--out", out, "--epochs", 3),
+        call("train", "hdpmf", "--train", files[0], "--weights", "paper", "--out", out, "--epochs", 3, "--json"),
         call("recommend", out, 7),
         call("recommend", out, 7, "--json"),
         call("recommend", out, 12345),
