@@ -92,6 +92,7 @@ class OwnerPage:
             loader=PackageLoader("hdpmf.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
+        self._templates.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
         self._static = {name: files("hdpmf.page").joinpath("static", name).read_bytes() for name in _STATIC}
 
     def app(self) -> App:

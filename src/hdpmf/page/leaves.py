@@ -8,8 +8,9 @@ import time
 from typing import Any, get_args
 
 from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
+from hdpmf.device.dial import guess_at
 from hdpmf.device.history import budgets, history_fields, past_runs, reveals
-from hdpmf.device.preview import preview_of
+from hdpmf.device.preview import SendPreview, preview_of
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
@@ -52,7 +53,7 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
                 for run in runs[:_RUNS_SHOWN]
             ],
             "together": str(together),
-            "together_guess": percent(_guess(together.at_delta)),
+            "together_guess": percent(guess_at(together.at_delta)),
             "proved": together.proved,
             "epsilon": policy.own_epsilon,
             "limit": None if math.isinf(policy.own_total) else policy.own_total,
@@ -83,6 +84,8 @@ def _asked(store: DeviceStore, key: str) -> dict[str, Any]:
         "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until)) if asked.until else "",
         "sends": found.sends,
         "sees": found.claim.sees,
+        "view": terms.view,
+        "guess": _most_told(found),
         "against": found.claim.against,
         "not_protected": found.not_protected,
         "reveals": reveals(found.cost),
@@ -147,10 +150,10 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
     ]
 
 
-def _guess(epsilon: float) -> float:
-    from hdpmf.device.dial import guess_at
-
-    return guess_at(epsilon)
+def _most_told(found: SendPreview) -> str:
+    """How often a guess about one of the ratings is right, at most; nothing where that is not proved."""
+    most = max((number.pays for number in found.numbers), default=0.0)
+    return percent(guess_at(most)) if found.cost.status == "proved" and most > 0 else ""
 
 
 def _round(number: float) -> str:

@@ -169,11 +169,14 @@ def _sent(record: Record, runs: list[Charged]) -> str:
 
 
 def _search(store: DeviceStore, text: str, json: bool) -> None:
-    titles = _titles(store)
-    if not titles:
-        raise ConfigError("there are no titles to search: no catalogue is pinned yet, or it has none")
-    wanted = text.casefold()
-    found = [(item, title) for item, title in titles.items() if wanted in title.casefold()]
+    from hdpmf.device.titles import TitleSearch, shown_items
+
+    shown = shown_items(store)
+    if shown is None or not shown.table.titles:
+        raise ConfigError("there are no titles to search: no catalogue is here yet (device catalogue), or it has none")
+    table = shown.table
+    places = TitleSearch(shown).find(text, len(table.ids))
+    found = [(table.ids[place], table.titles[place]) for place in places]
     if json:
         items = [{"item": item, "title": title} for item, title in found]
         print_json({"items": items})
@@ -184,5 +187,7 @@ def _search(store: DeviceStore, text: str, json: bool) -> None:
 
 
 def _titles(store: DeviceStore) -> dict[str, str]:
-    table = store.catalogue
-    return {} if table is None else dict(zip(table.ids, table.titles, strict=False))
+    from hdpmf.device.titles import shown_items
+
+    shown = shown_items(store)
+    return {} if shown is None else dict(zip(shown.table.ids, shown.table.titles, strict=False))

@@ -1,0 +1,129 @@
+"""What the owner's page does, on the command line: a catalogue, hiding, consent, invitations; and opening the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.unit.device.reporting_world import POLICY, SERVERS, START, World, make_store, make_task, reporter
+
+from hdpmf.cli.device import consent as asking
+from hdpmf.cli.device import open as opening
+from hdpmf.device.consent import consents, pending
+from hdpmf.device.joined import joined
+from hdpmf.device.store import DeviceStore
+from hdpmf.protocol.invitation import Invitation
+from hdpmf.service import collector_keys
+
+from .conftest import Call
+
+FILMS = "item,title,genres,year\n1,Alpha,Drama,1990\n2,Beta,War,1991\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path, call: Call) -> Path:
+    where = tmp_path / "me.sqlite"
+    assert call("device", "init", where).code == 0
+    return where
+
+
+def test_a_catalogue_of_a_file_can_be_searched_and_rated(tmp_path: Path, call: Call, path: Path):
+    (tmp_path / "films.csv").write_text(FILMS)
+    assert call("device", "catalogue", path, tmp_path / "films.csv", "--json").json["items"] == 2
+    found = call("device", "rate", path, "--search", "alp", "--json").json["items"]
+    assert [entry["title"] for entry in found] == ["Alpha"]
+    assert call("device", "catalogue", path, tmp_path / "nothing.csv").code != 0
+
+
+def test_hiding_stays_on_the_device(call: Call, path: Path):
+    told = call("device", "hide", path, "7", "--json").json
+    assert (told["item"], told["hidden"], told["all_hidden"]) == ("7", True, 1)
+    assert call("device", "hide", path, "7", "--again", "--json").json["all_hidden"] == 0
+    assert call("device", "ledger", path, "--json").json["entries"] == []
+
+
+def test_questions_are_shown_with_their_numbers_and_answered(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "asked.sqlite"
+    store, world = make_store(path=path, policy=msgspec.structs.replace(POLICY, ask=True)), World()
+    world.publish(task=make_task())
+    monkeypatch.setattr(asking.time, "time", lambda: float(START))
+    reporter(store, world).step()
+    assert len(pending(store)) == 1
+    store.close()
+    (question,) = call("device", "consent", path, "--json").json["questions"]
+    assert (question["method"], question["epsilon"], question["answer"]) == ("hdp-sum", 0.5, None)
+    assert question["digest"] == SERVERS.digest
+    assert len(question["numbers"]) == question["ratings"] == 6
+    said = call("device", "consent", path)
+    assert "6 of your ratings would take part" in said.out
+    assert "cannot be taken back" in said.out.replace("\n  ", " ")
+    for wrong in (("1",), ("1", "maybe"), ("2", "once")):
+        assert call("device", "consent", path, *wrong).code != 0
+    assert call("device", "consent", path, "1", "never").code == 0
+    with DeviceStore.open(path) as opened:
+        assert [consent.answer for consent in consents(opened)] == ["never"]
+    assert call("device", "consent", path, "--json").json["questions"][0]["answer"] == "never"
+    assert call("device", "consent", path, "1", "again").code == 0
+    with DeviceStore.open(path) as opened:
+        assert consents(opened) == []
+
+
+def test_a_recommender_invites_and_a_device_joins_by_that(
+    tmp_path: Path, call: Call, path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "films.csv").write_text(FILMS)
+    shop = tmp_path / "shop"
+    assert call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code == 0
+    assert "no pair of servers" in call("recommender", "invite", shop).err
+    monkeypatch.setattr(collector_keys, "pinned_servers", lambda folder: SERVERS)
+    told = call("recommender", "invite", shop, "--json").json
+    invitation = Invitation.read(Path(told["file"]).read_bytes())
+    assert invitation == Invitation.read(told["link"].encode())
+    assert (invitation.address, invitation.servers) == ("https://localhost:9443", SERVERS)
+    assert "BEGIN CERTIFICATE" in invitation.authority
+    assert (
+        Invitation.read(
+            Path(call("recommender", "invite", shop, "--public-authority", "--json").json["file"]).read_bytes()
+        ).authority
+        == ""
+    )
+
+    from hdpmf.cli.device import join
+
+    monkeypatch.setattr(join, "report_until", lambda *_: {"reports": 0, "model": False})
+    refused = call("device", "join", path, "https://other.example", "--invitation", told["file"])
+    assert "leave those out" in refused.err
+    assert call("device", "join", path, "--invitation", told["file"]).code == 0
+    with DeviceStore.open(path) as store:
+        assert [known.address for known in joined(store)] == ["https://localhost:9443"]
+        assert store.policy.servers == (SERVERS.digest,)
+
+
+def test_opening_refuses_what_makes_no_sense(call: Call, path: Path):
+    assert "--idle takes" in call("device", "open", path, "--no-browser", "--idle", "0").err
+    assert "--every takes" in call("device", "open", path, "--no-browser", "--every", "0").err
+    assert "old copy" in call("device", "open", path, "--no-browser", "--old-copy").err
+    assert call("device", "open", path, "--no-browser", "--port", "70000").code != 0
+
+
+def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyPatch):
+    opened: list[str] = []
+
+    def look(address: str) -> bool:
+        place = Path(address.removeprefix("file://"))
+        assert place.stat().st_mode & 0o077 == 0
+        assert place.parent.stat().st_mode & 0o077 == 0
+        opened.append(place.read_text("utf-8"))
+        return True
+
+    monkeypatch.setattr(opening.webbrowser, "open", look)
+    with opening._opening(True) as show:
+        show("http://p1.localhost:1/enter#secret")
+    assert len(opened) == 1
+    assert "url=http://p1.localhost:1/enter#secret" in opened[0]
+    with opening._opening(False) as show:
+        show("http://p1.localhost:1/enter#secret")
+    assert len(opened) == 1
