@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from hdpmf.errors import TransportError
+from hdpmf.transport.flower.versions import OTHER_VERSION, PROTOCOL, SPOKEN, speaks_another
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -146,7 +147,7 @@ class Gate:
             self._known(scope.get("client"))
             await self._of_recommender(scope, headers, receive, send)
         elif (caller := self._guard.caller(headers, scope["method"], path, int(length))) is None:
-            await _refuse(send, 401)
+            await _refuse(send, OTHER_VERSION if speaks_another(headers) else 401)
         elif self._calls[caller] >= CALLS_AT_ONCE or (path == _LONG and caller in self._sending):
             await _refuse(send, 429)
         else:
@@ -305,6 +306,7 @@ async def _refuse(send: Send, status: int) -> None:
     if status == 401:
         headers.append((CLOCK_HEADER.encode(), f"{time.time():.3f}".encode()))
     if status >= 400:
+        headers.append((PROTOCOL.encode(), str(SPOKEN).encode()))
         headers.append((b"connection", b"close"))  # what was not read of the body is not read any more
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -14,6 +14,7 @@ from hdpmf.errors import TransportError
 from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.flower.gate import CLOCK_HEADER
 from hdpmf.transport.flower.signing import AHEAD, BEHIND
+from hdpmf.transport.flower.versions import PROTOCOL, who_is_behind
 from hdpmf.transport.flower.wires import Wires
 
 with needs_flower():
@@ -106,6 +107,9 @@ def _refusal(response: Any) -> str:
         return "the recommender is starting or stopping"
     if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         return f"the recommender cannot answer at the moment (status {response.status_code})"
+    first = response.request.url.path.endswith("/activate-node")
+    if first and (behind := who_is_behind(response.status_code, response.headers.get(PROTOCOL))) is not None:
+        return behind
     if response.status_code == httpx.codes.UNAUTHORIZED:
         ahead = _clock(response)
         if ahead is not None and not -BEHIND < ahead < AHEAD:
@@ -114,7 +118,7 @@ def _refusal(response: Any) -> str:
         return "refused: this device's node key is not enrolled with the recommender"
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "refused: the reply is longer than the recommender's limit"
-    if response.request.url.path.endswith("/activate-node"):
+    if first:
         return (
             "refused: this device is not enrolled, or a device with the same key is connected (after a crash the "
             "recommender needs a few seconds to notice)"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.extras import needs
+from hdpmf.transport.flower.versions import PROTOCOL, SPOKEN
 from hdpmf.transport.keys import NodeKey
 
 with needs("cryptography"):
@@ -42,6 +43,7 @@ def signed_headers(key: NodeKey, server: bytes, method: str, path: str, body: by
         TIME: now,
         BODY: digest,
         SIGNATURE: base64.b64encode(signature).decode("ascii"),
+        PROTOCOL: str(SPOKEN),
     }
 
 
