@@ -178,6 +178,32 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     assert "320 choices" in result.out
 
 
+def test_what_needs_ratings_has_no_word_for_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
+    for command in (("federate", "simulate"), ("release", "hdp-bit", "--out", tmp_path / "r")):
+        result = call(*command, "--train", shop, "--implicit")
+        assert result.code == 2
+        assert "--implicit" in result.err
+
+
+def test_every_command_of_the_page_runs(
+    call: Call, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(shop).set_axis(["user", "item", "rating", "timestamp"], axis=1)
+    table.to_csv("ratings.csv", index=False)
+    table.drop(columns="rating").to_csv("clicks.csv", index=False)
+    table[["user"]].drop_duplicates().head(9).assign(weight=0.25).to_csv("wishes.csv", index=False)
+    commands = [line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")]
+    assert len(commands) == 5
+    for command in commands:
+        result = call(*command.split()[1:])
+        assert result.code == 0, result.err
+    blocks = page.split("```python\n")[1:]
+    assert len(blocks) == 1
+    exec(compile(blocks[0].partition("```")[0], "docs/data.md", "exec"), {})
+
+
 def test_info_of_a_file(call: Call, shop: Path, tmp_path: Path) -> None:
     result = call("data", "info", shop, "--plot", tmp_path / "spread.png")
     assert "40 users, 30 items, 320 ratings" in result.out

@@ -112,6 +112,8 @@ class RatedItems:
 
     def put_table(self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None) -> None:
         """Add the ratings of a table, with a weight for each where they are given. Ids become text."""
+        if ratings.implicit:
+            raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
         columns = (ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), own)
         self.put([Record(str(u), str(i), value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)

@@ -34,6 +34,8 @@ def write_ratings(ratings: Ratings, path: str | os.PathLike[str]) -> None:
         # "4" and not "4.0" where nobody gave half a star.
         "rating": pl.Series(whole.astype(np.int32) if np.array_equal(whole, values) else values),
     }
+    if ratings.implicit:
+        del columns["rating"]
     if ratings.timestamps is not None:
         columns["timestamp"] = pl.Series(ratings.timestamps)
     frame = pl.DataFrame(columns)

@@ -229,6 +229,8 @@ def test_implicit_files(tmp_path: Path) -> None:
         Ratings.read(path)
     with pytest.raises(RatingsError, match="no rating scale"):
         Ratings.read(path, implicit=True, scale=(1, 5))
+    ratings.write(tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == "user,item\n1,2\n3,2\n"
     train, test = read_split(path, path, implicit=True)
     assert train.implicit
     assert test.implicit

@@ -9,7 +9,7 @@ from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.method_options import ModelOptions
 from hdpmf.cli.shared.options import Json, Method, Seed, run_option
 from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines, print_table, short_claim
-from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
+from hdpmf.cli.shared.ratings import ChoicesOrRatings, SplitOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.methods import METHODS
 
@@ -39,7 +39,7 @@ class EvaluatedOptions(ModelOptions):
 @grouped
 def evaluate(
     method: Method,
-    source: SteppedRatingsOptions,
+    source: ChoicesOrRatings,
     cut: SplitOptions,
     options: EvaluatedOptions,
     wishes: WeightOptions,

@@ -11,7 +11,7 @@ from hdpmf.cli.model.fitting import facts, remarks
 from hdpmf.cli.shared.method_options import ModelOptions, known_options
 from hdpmf.cli.shared.options import data_option
 from hdpmf.cli.shared.output import claim_sentence, print_json, print_lines
-from hdpmf.cli.shared.ratings import SteppedRatingsOptions
+from hdpmf.cli.shared.ratings import ChoicesOrRatings
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
 from hdpmf.methods.one_round import HDP_BIT
@@ -20,7 +20,7 @@ _CHOSEN_NOW = ("patterns", "prior", "list_model", "on", "n_threads")
 
 
 @dataclass(frozen=True)
-class TrainingData(SteppedRatingsOptions):
+class TrainingData(ChoicesOrRatings):
     """Ratings, or what was released of some."""
 
     from_release: Annotated[

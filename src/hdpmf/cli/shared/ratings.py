@@ -117,10 +117,6 @@ class SteppedRatingsOptions(RatingsOptions):
             show_default="any number will do",
         ),
     ] = None
-    implicit: Annotated[
-        bool,
-        data_option("--implicit", help="The file says who chose what (clicks, purchases), and no ratings."),
-    ] = False
     core: Annotated[
         int | None,
         data_option(
@@ -134,14 +130,24 @@ class SteppedRatingsOptions(RatingsOptions):
         return self.step
 
     @property
-    def choices(self) -> bool:
-        """Whether the file has implicit feedback."""
-        return self.implicit
-
-    @property
     def least(self) -> int | None:
         """How many ratings each user and item must have."""
         return self.core
+
+
+@dataclass(frozen=True)
+class ChoicesOrRatings(SteppedRatingsOptions):
+    """The same, or implicit feedback, for commands that have something to do with it."""
+
+    implicit: Annotated[
+        bool,
+        data_option("--implicit", help="The file says who chose what (clicks, purchases), and no ratings."),
+    ] = False
+
+    @property
+    def choices(self) -> bool:
+        """Whether the file has implicit feedback."""
+        return self.implicit
 
 
 @dataclass(frozen=True)
