@@ -14,6 +14,8 @@ from hdpmf.wording import say
 Duplicates = Literal["error", "last", "first", "mean", "max"]
 """What becomes of them. ``last`` and ``first`` go by time where there are times, else by the order of rows."""
 
+_CELLS_PER_ROW = 64
+
 DUPLICATES: tuple[Duplicates, ...] = get_args(Duplicates)
 
 
@@ -28,8 +30,7 @@ def pair_keys(user_codes: Codes, item_codes: Codes, n_items: int) -> NDArray[np.
 def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
     """Refuse a second rating of the same item by the same user."""
     keys = pair_keys(user_codes, item_codes, n_items)
-    ordered = np.sort(keys)
-    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    repeated = len(keys) - _distinct(keys)
     if not repeated:
         return
     _, first_rows = np.unique(keys, return_index=True)
@@ -39,6 +40,17 @@ def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: i
         f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
         f"({repeated:,} such rows); keep one rating per user and item, or say which counts: {say('duplicates')}"
     )
+
+
+def _distinct(keys: NDArray[np.int64]) -> int:
+    """How many different ones there are."""
+    highest = int(keys.max(initial=-1))
+    if highest < _CELLS_PER_ROW * len(keys):  # dense tables: marking cells beats a sort by far
+        marked = np.zeros(highest + 1, dtype=bool)
+        marked[keys] = True
+        return int(np.count_nonzero(marked))
+    ordered = np.sort(keys)
+    return min(len(keys), 1) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
 def merged(

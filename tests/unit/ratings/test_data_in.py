@@ -269,3 +269,10 @@ def test_time_splits_of_real_ratings(ml_100k: Ratings) -> None:
     core = ml_100k.k_core(20)
     assert (core.n_users, core.n_items, len(core)) == (917, 937, 94_443)
     assert all(earlier <= later for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)]))
+
+
+def test_duplicates_are_found_in_sparse_tables() -> None:
+    users = list(range(200))
+    assert len(Ratings.from_arrays(users, users, [3] * 200)) == 200
+    with pytest.raises(RatingsError, match=r"row 201 rates .*\(1 such rows\)"):
+        Ratings.from_arrays([*users, 150], [*users, 150], [3] * 201)
