@@ -362,7 +362,7 @@ def test_what_one_recommender_was_sent_is_of_no_use_at_another(town: Town, tmp_p
 
 def test_a_signature_is_good_for_a_while_only(monkeypatch: pytest.MonkeyPatch):
     key = NodeKey.generate()
-    guard = Doorkeeper(b"here", lambda _: True)
+    guard = Doorkeeper([b"here"], lambda _: True)
     headers = {name.encode(): value.encode() for name, value in signed_headers(key, b"here", "POST", "/", b"").items()}
     assert guard.caller(headers, "POST", "/", 0) == key.public.encode()
     for changed in ("GET", "/", 0), ("POST", "/x", 0), ("POST", "/", 1):

@@ -44,6 +44,24 @@ def test_certificates_are_shown_and_the_servers_is_renewed(call: Call, folder: P
     assert (tls / "server.pem").read_bytes() != server
 
 
+def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path) -> None:
+    tls = folder / "flower" / "tls"
+    before = (tls / "authority.pem").read_bytes()
+    assert call("recommender", "certificates", folder, "--change-over").code == 2
+    both = call("recommender", "certificates", folder, "--new-authority", "--change-over")
+    assert both.code == 2
+    assert "one at a time" in both.err
+    announced = call("recommender", "certificates", folder, "--new-authority", "--json")
+    assert [row["name"] for row in announced.json["certificates"]] == ["authority", "successor", "server"]
+    assert "restarted" in announced.err
+    assert (tls / "authority.pem").read_bytes() == before
+    assert "successor: ends on " in call("recommender", "certificates", folder).out
+    changed = call("recommender", "certificates", folder, "--change-over", "--json")
+    assert changed.json["changed_over"] is True
+    assert (tls / "authority.pem").read_bytes() != before
+    assert [row["name"] for row in changed.json["certificates"]] == ["authority", "server"]
+
+
 def test_status_warns_of_a_certificate_and_still_ends_well(
     call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

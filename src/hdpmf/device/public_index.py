@@ -78,12 +78,14 @@ class PublicIndex(msgspec.Struct, frozen=True):
         task: What two servers are asked to sum.
         model: Item facts.
         lists: A model for lists.
+        authority: What the recommender tells about its authorities.
     """
 
     catalogue: PublicFile
     task: PublicTask | None = None
     model: PublicFile | None = None
     lists: PublicFile | None = None
+    authority: PublicFile | None = None
 
 
 def read_index(data: bytes) -> PublicIndex:

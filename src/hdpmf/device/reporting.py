@@ -36,6 +36,7 @@ from hdpmf.device.uploading import LONGEST_WAIT, TaskReports
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.protocol import CatalogueTable, ItemFacts, Terms, decode
+from hdpmf.transport.succession import MOST_TOLD
 
 LOOK_EVERY = 300.0
 """Seconds, about, between two looks at what the recommender publishes."""
@@ -63,6 +64,7 @@ class Reporter:
         uniform: A random number from 0 to 1, from the operating system by default.
         noise: What taste labels are drawn with; only ``ReleasedNoise`` where anything leaves this process.
         simulation: Allow seeded noise. Never for a real device.
+        follow: Told what the recommender tells about its authorities (``transport.succession``).
         log: Told what happens, in lines for this device's owner. They hold no rating.
     """
 
@@ -77,10 +79,12 @@ class Reporter:
         uniform: Callable[[], float] = _OS.random,
         noise: Noise | None = None,
         simulation: bool = False,
+        follow: Callable[[bytes], None] | None = None,
         log: Callable[[str], None] = _no_log,
     ) -> None:
         self._store, self._door, self._recommender = store, door, recommender
         self._every, self._clock, self._uniform, self._log = every, clock, uniform, log
+        self._follow = follow
         self._book = ReportBook(store, recommender)
         drawn = ReleasedNoise() if noise is None else noise
         self._reports = TaskReports(
@@ -96,6 +100,7 @@ class Reporter:
         self._look_at = 0.0
         self._etag = ""
         self._index: PublicIndex | None = None
+        self._authorities = ""  # digest of what was told about them last
         self._refused: dict[str, str] = {}  # digests of files that were refused, so that they are not fetched again
         self._held: tuple[str, bytes] = "", b""  # a task whose time has not come
         self._rest_until = 0.0  # after the disk refused
@@ -204,6 +209,8 @@ class Reporter:
         index = self._index
         if index is None:
             raise ProtocolError("refused: the recommender says that its index is unchanged, and none came before")
+        if index.authority is not None and self._follow is not None:
+            self._once(index.authority, self._take_authority)
         self._once(index.catalogue, self._take_catalogue)
         if index.task is not None:
             self._once(PublicFile(index.task.id), self._take_task)
@@ -227,6 +234,12 @@ class Reporter:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[file.sha256] = str(error)
             self._log(f"refused: {error}")
+
+    def _take_authority(self, file: PublicFile) -> None:
+        """Trust whom the pinned authority has signed."""
+        if self._follow is not None and file.sha256 != self._authorities:
+            self._follow(fetch_file(self._door, "authority", file, MOST_TOLD))
+            self._authorities = file.sha256
 
     def _take_catalogue(self, file: PublicFile) -> None:
         known = self._store.pinned_catalogue

@@ -119,7 +119,7 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     todo = (
         "hdpmf recommender certificates FOLDER --renew, then restart serve"
         if end.name == "server"
-        else "plan a new authority with the devices' owners: each has to accept it (hdpmf device join --new-authority)"
+        else "hdpmf recommender certificates FOLDER --new-authority: devices learn it while the old one is valid"
     )
     return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 

@@ -7,6 +7,7 @@
     public/task-ID.msgpack           what two servers sum, while they take reports
     public/facts-SHA256.msgpack      the item facts of the last run
     public/lists-SHA256.msgpack      the model for lists, where there is one
+    public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
 
 All but the index never change: their names say what is in them. Files that the index does not name any more stay until
 the one after it, for devices that have just read it.
@@ -27,9 +28,10 @@ from hdpmf.protocol import ItemFacts, encode
 from hdpmf.protocol.task import task_id
 from hdpmf.service.collector_keys import pinned_servers
 from hdpmf.service.folder import ServiceFolder
+from hdpmf.transport.succession import told
 
 INDEX = "index.json"
-_FILE = re.compile(r"(catalogue|task|facts|lists)-[0-9a-f]{64}\.msgpack")
+_FILE = re.compile(r"(authority|catalogue|task|facts|lists)-[0-9a-f]{64}\.msgpack")
 
 
 class PublicFiles:
@@ -38,6 +40,7 @@ class PublicFiles:
     def __init__(self, service: ServiceFolder) -> None:
         self._service = service
         self.path = service.path / "public"
+        self._tls = service.transport_folder / "tls"
 
     def write(self, task: bytes | None = None) -> None:
         """Bring it up to date: files first, then the index that names them.
@@ -59,7 +62,10 @@ class PublicFiles:
             "model": None,
             "lists": None,
             "servers": None if pinned is None else pinned.digest,
+            "authority": None,
         }
+        if (self._tls / "authority.pem").exists():
+            index["authority"] = self._keep("authority", told(self._tls))
         if task is not None:
             name = task_id(task).hex()
             index["task"] = {"file": self._put(f"task-{name}.msgpack", task), "id": name}

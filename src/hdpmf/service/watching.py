@@ -56,7 +56,7 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
     from hdpmf.transport.certificates import certificate_end
 
     tls = folder.transport_folder / "tls"
-    paths = {name: tls / f"{name}.pem" for name in ("authority", "server")}
+    paths = {name: tls / f"{name}.pem" for name in ("authority", "successor", "server")}
     return tuple(CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists())
 
 

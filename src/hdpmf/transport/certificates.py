@@ -20,6 +20,7 @@ from hdpmf.transport.keys import NodeKey
 
 with needs("cryptography"):
     from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -28,6 +29,7 @@ with needs("cryptography"):
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 397
 RENEW_DAYS = 30
+_NO_EXTENSION = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 _HOUR = datetime.timedelta(hours=1)
 
 
@@ -52,7 +54,7 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """The certificates in ``folder``, made or renewed where needed.
 
     The authority is made once. The server's certificate is issued again when it is absent, ends within
-    ``RENEW_DAYS`` days or is for other host names.
+    ``RENEW_DAYS`` days, is for other host names or from another authority.
 
     Raises:
         ConfigError: No host names, one that is none, or an authority that has ended or cannot be read.
@@ -65,9 +67,9 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     except OSError as error:
         raise StorageError(f"could not make {folder}: {error.strerror}") from error
     if not paths.authority.exists():
-        _make_authority(paths)
+        make_authority(paths.authority, paths.authority_key)
     authority = check_authority(_read(paths.authority), str(paths.authority))
-    if not _still_good(paths, names):
+    if not _still_good(paths, authority, names):
         _make_server(paths, authority, names)
     return paths
 
@@ -94,49 +96,69 @@ def certificate_end(path: Path) -> float | None:
         return None
 
 
-def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
-    """The authority's certificate in ``data``; ConfigError, in clear words, if no device should trust it."""
+def read_authorities(data: bytes) -> list[x509.Certificate]:
+    """All certificates in ``data``; ConfigError unless each is one of an authority."""
     try:
-        certificate = x509.load_pem_x509_certificate(data)
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (ValueError, x509.ExtensionNotFound):
-        raise ConfigError(f"{where} is not a certificate of an authority (PEM)") from None
-    if not constraints.ca:
-        raise ConfigError(f"{where} is not a certificate of an authority; the recommender's authority.pem is wanted")
+        found = x509.load_pem_x509_certificates(data)
+        constraints = [each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found]
+    except (ValueError, *_NO_EXTENSION):
+        raise ConfigError("this is not a certificate of an authority (PEM)") from None
+    if not all(each.ca for each in constraints):
+        raise ConfigError("this is not a certificate of an authority; the recommender's authority.pem is wanted")
+    return found
+
+
+def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
+    """The last authority in ``data`` that is valid now; ConfigError, in clear words, if no device should trust them."""
+    try:
+        found = read_authorities(data)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("this", where, 1)) from None
     now = _now()
-    if certificate.not_valid_after_utc < now:
-        ended = certificate.not_valid_after_utc.date()
-        raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
-    if certificate.not_valid_before_utc > now:
-        begins = certificate.not_valid_before_utc.date()
+    valid = [each for each in found if each.not_valid_before_utc <= now <= each.not_valid_after_utc]
+    if valid:
+        return valid[-1]
+    if found[-1].not_valid_before_utc > now:
+        begins = found[-1].not_valid_before_utc.date()
         raise ConfigError(f"{where} is not valid before {begins}: is this machine's clock wrong?")
-    return certificate
+    ended = found[-1].not_valid_after_utc.date()
+    raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
 
 
-def _make_authority(paths: Certificates) -> None:
+def make_authority(certificate: Path, secret: Path) -> bytes:
+    """Write a new authority to these two files; its certificate."""
     key = NodeKey.generate()
     name = _name("hdpmf recommender authority")
     usage = x509.KeyUsage(
         key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_agreement=False,
         key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
-    certificate = (
+    made = _signed(
         _builder(name, name, key.private, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(usage, critical=True),
+        key.private,
     )
     # The key first: without it a certificate that is there already could never issue anything.
-    atomic_write(paths.authority_key, key.to_bytes(), mode=0o600)
-    atomic_write(paths.authority, _signed(certificate, key.private), mode=0o644)
+    atomic_write(secret, key.to_bytes(), mode=0o600)
+    atomic_write(certificate, made, mode=0o644)
+    return made
 
 
-def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
+def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
+    """The authority's secret key; ConfigError if it is not that of its certificate."""
+    authority = check_authority(_read(paths.authority), str(paths.authority))
     try:
         issuer = load_pem_private_key(_read(paths.authority_key), password=None)
     except ValueError:
         raise ConfigError(f"{paths.authority_key} is not a secret key (PEM, without a passphrase)") from None
     if not isinstance(issuer, EllipticCurvePrivateKey) or issuer.public_key() != authority.public_key():
         raise ConfigError(f"{paths.authority_key} does not belong to {paths.authority}")
+    return issuer
+
+
+def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
+    issuer = issuer_key(paths)
     key = NodeKey.generate()
     certificate = (
         _builder(_name("hdpmf recommender"), authority.subject, key.private, SERVER_DAYS)
@@ -149,14 +171,15 @@ def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x
     atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
 
 
-def _still_good(paths: Certificates, names: list[x509.GeneralName]) -> bool:
+def _still_good(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> bool:
     if not (paths.server.exists() and paths.key.exists()):
         return False
     try:
         certificate = x509.load_pem_x509_certificate(_read(paths.server))
         key = load_pem_private_key(_read(paths.key), password=None)
         held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound):
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     ends = certificate.not_valid_after_utc - datetime.timedelta(days=RENEW_DAYS)
     return ends > _now() and set(held) == set(names) and key.public_key() == certificate.public_key()

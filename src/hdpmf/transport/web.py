@@ -59,6 +59,10 @@ class WebDoor:
     def __repr__(self) -> str:
         return f"WebDoor({self._address})"
 
+    def trust(self, authority: bytes) -> None:
+        """From now on the recommender's certificate must come from one of these (PEM)."""
+        self._trust = _trust(authority.decode("ascii", "replace"))
+
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         """A file of the folder and its ETag; None where it still has this one.
 

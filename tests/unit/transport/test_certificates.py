@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import socket
 import ssl
 import stat
-import threading
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from handshake import shake_hands
 
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.transport import certificates
-from hdpmf.transport.certificates import RENEW_DAYS, SERVER_DAYS, Certificates, check_authority, ensure_certificates
+from hdpmf.transport.certificates import RENEW_DAYS, SERVER_DAYS, check_authority, ensure_certificates
 
 pytestmark = pytest.mark.slow
-
-
-def _shake_hands(made: Certificates, name: str, authority: bytes | None = None) -> None:
-    """A TLS handshake with the server of these certificates, which the client reaches under ``name``."""
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(made.server, made.key)
-    client = ssl.create_default_context(cadata=(authority or made.authority.read_bytes()).decode())
-    ours, theirs = socket.socketpair()
-
-    def serve() -> None:
-        try:
-            server.wrap_socket(ours, server_side=True).close()
-        except (ssl.SSLError, OSError):
-            ours.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        client.wrap_socket(theirs, server_hostname=name).close()
-    finally:
-        theirs.close()
-        thread.join(10)
 
 
 def _ends(path: Path) -> datetime.datetime:
@@ -53,16 +30,16 @@ def _shift_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
 def test_clients_that_trust_the_authority_accept_the_server_under_its_names_only(tmp_path: Path):
     made = ensure_certificates(tmp_path, ["films.example.org", "localhost", "192.0.2.7", "::1"])
     for name in ("films.example.org", "localhost", "192.0.2.7", "::1"):
-        _shake_hands(made, name)
+        shake_hands(made, name)
     for name in ("evil.example.org", "192.0.2.8"):
         with pytest.raises(ssl.SSLCertVerificationError):
-            _shake_hands(made, name)
+            shake_hands(made, name)
 
 
 def test_another_authority_is_not_trusted(tmp_path: Path):
     ours, others = (ensure_certificates(tmp_path / name, ["localhost"]) for name in ("a", "b"))
     with pytest.raises(ssl.SSLCertVerificationError):
-        _shake_hands(ours, "localhost", others.authority.read_bytes())
+        shake_hands(ours, "localhost", others.authority.read_bytes())
 
 
 def test_keys_are_for_their_owner_alone(tmp_path: Path):
@@ -83,9 +60,9 @@ def test_other_names_get_another_certificate_of_the_same_authority(tmp_path: Pat
     made = ensure_certificates(tmp_path, ["localhost"])
     authority = made.authority.read_bytes()
     ensure_certificates(tmp_path, ["films.example.org"])
-    _shake_hands(made, "films.example.org", authority)
+    shake_hands(made, "films.example.org", authority)
     with pytest.raises(ssl.SSLCertVerificationError):
-        _shake_hands(made, "localhost", authority)
+        shake_hands(made, "localhost", authority)
 
 
 def test_a_certificate_that_nears_its_end_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -103,7 +80,7 @@ def test_a_certificate_that_nears_its_end_is_renewed(tmp_path: Path, monkeypatch
 def test_a_damaged_server_certificate_or_key_is_made_anew(tmp_path: Path, damaged: str):
     made = ensure_certificates(tmp_path, ["localhost"])
     getattr(made, damaged).write_bytes(b"nonsense")
-    _shake_hands(ensure_certificates(tmp_path, ["localhost"]), "localhost")
+    shake_hands(ensure_certificates(tmp_path, ["localhost"]), "localhost")
 
 
 @pytest.mark.parametrize(("days", "words"), [(3651, "ended on"), (-1, "clock wrong")])

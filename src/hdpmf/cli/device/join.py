@@ -183,13 +183,14 @@ def _pin_roster(store: DeviceStore, data: bytes, new: bool) -> None:
 
 
 def _transport(store: DeviceStore, address: str) -> DeviceTransport:
+    from hdpmf.device.following import follow
     from hdpmf.transport.flower.device import FlowerDevice
     from hdpmf.transport.keys import NodeKey
 
     authority, key = store.get("authority"), store.get("node-key")
     if authority is None or key is None:
         raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
-    return FlowerDevice(address, authority, NodeKey.from_bytes(key))
+    return FlowerDevice(address, authority, NodeKey.from_bytes(key), follow=lambda told: follow(store, told, note))
 
 
 def _answer(

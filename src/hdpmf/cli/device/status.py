@@ -50,6 +50,7 @@ def write_card(card: DeviceCard, target: Path) -> None:
 
 
 def _facts(store: DeviceStore) -> dict[str, Any]:
+    from hdpmf.device.following import authorities_of
     from hdpmf.device.local_model import kept_model
     from hdpmf.device.pair import pinned_servers, trusted
     from hdpmf.device.run_state import open_runs
@@ -65,6 +66,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "moved": None if store.moved is None else {"at": store.moved.at, "to": store.moved.file},
         "ratings": store.n_ratings,
         "address": None if address is None else address.decode(),
+        "authority": authorities_of(store),
         "sums": None if address is None else "two servers" if address.startswith(b"https://") else "masks",
         "servers": None
         if servers is None
@@ -132,6 +134,7 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
         *_moved_lines(path, facts["moved"]),
         f"Identity: {facts['identity']}",
         f"Recommender: {facts['address'] or 'none yet (hdpmf device join)'}",
+        *_authority_words(facts["authority"]),
         *_sums_words(facts),
         f"Ratings: {facts['ratings']}",
     ]
@@ -158,6 +161,15 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
         lists = model["lists"]
         lines.append(f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}")
     return lines
+
+
+def _authority_words(authority: dict[str, Any] | None) -> list[str]:
+    """By whom the recommender is known here."""
+    if authority is None:
+        return []
+    known = " and, signed by it, ".join(f"SHA-256 {name[:16]}..." for name in authority["sha256"])
+    changed = "" if authority["changed"] is None else f"; it was followed as of {authority['changed']}"
+    return [f"Authority: {known}{changed}"]
 
 
 def _sums_words(facts: dict[str, Any]) -> list[str]:

@@ -107,13 +107,21 @@ def report_until(
     """Report in every period until stopped; what happened."""
     import hdpmf.dap.hpke  # noqa: F401 - what is not installed is said before anything is agreed to
     from hdpmf.device.facts import kept_facts
+    from hdpmf.device.following import follow
     from hdpmf.device.reporting import LOOK_EVERY, Reporter
     from hdpmf.transport.web import WebDoor
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     door = WebDoor(address, store.get("authority") or b"")
-    reporter = Reporter(store, door, recommender=address, every=every or LOOK_EVERY, log=note)
+    reporter = Reporter(
+        store,
+        door,
+        recommender=address,
+        every=every or LOOK_EVERY,
+        follow=lambda told: door.trust(follow(store, told, note)),
+        log=note,
+    )
     note(f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing is lost by that.")
     sent, before, facts = _sent(store), reporter.answered, kept_facts(store)
     while not stop.is_set():

@@ -6,9 +6,10 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hdpmf.errors import ConfigError, TransportError
+from hdpmf.errors import ConfigError, HdpmfError, TransportError
 from hdpmf.transport.certificates import check_authority
 from hdpmf.transport.interface import MAX_BYTES, Answer
 from hdpmf.transport.keys import NodeKey
@@ -41,6 +42,8 @@ class FlowerDevice:
         heartbeat: Seconds between signs of life.
         max_bytes: The size limit, both ways.
         plain_flower: The server is a SuperLink without our gate (see ``Fleet``).
+        follow: What to trust from now on, after what the recommender has told about its authorities (``succession``);
+            whatever it raises is said, and nothing changes.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class FlowerDevice:
         heartbeat: float = HEARTBEAT,
         max_bytes: int = MAX_BYTES,
         plain_flower: bool = False,
+        follow: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._address = check_address(address)
         check_authority(authority)
@@ -60,6 +64,7 @@ class FlowerDevice:
         self._heartbeat = heartbeat
         self._max_bytes = max_bytes
         self._plain_flower = plain_flower
+        self._follow = follow
         self._last_trouble = ""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
@@ -90,12 +95,23 @@ class FlowerDevice:
                 ) as fleet:
                     self._say("connected to %s", self._address)
                     pause = _FIRST_PAUSE
+                    self._learn(fleet)
                     self._answer_messages(fleet, departure.waits_for(answer), stop)
             except TransportError as error:
                 self._say("%s; trying again", error)
                 # Not all at once: a thousand devices that were cut off together must not come back together.
                 stop.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _learn(self, fleet: Fleet) -> None:
+        """Once in a connection: whoever changes authorities starts anew."""
+        told = None if self._follow is None else fleet.authorities()
+        if self._follow is None or told is None:
+            return
+        try:
+            self._authority = self._follow(told)
+        except HdpmfError as error:
+            _log.warning("%s", error)
 
     def _answer_messages(self, fleet: Fleet, answer: Answer, stop: threading.Event) -> None:
         with _Heart(fleet, self._heartbeat) as heart:

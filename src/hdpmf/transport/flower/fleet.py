@@ -20,12 +20,13 @@ from hdpmf.errors import TransportError
 from hdpmf.transport.certificates import check_authority
 from hdpmf.transport.extras import needs
 from hdpmf.transport.flower.environment import needs_flower
-from hdpmf.transport.flower.gate import ENVELOPE
+from hdpmf.transport.flower.gate import AUTHORITIES, ENVELOPE
 from hdpmf.transport.flower.http import bounded_client, said_plainly, unless_run_is_over
 from hdpmf.transport.flower.messages import bytes_in_part, data_part, record_of
 from hdpmf.transport.flower.signing import server_name, signed_headers
 from hdpmf.transport.flower.wires import Wires
 from hdpmf.transport.keys import NodeKey
+from hdpmf.transport.succession import called
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ with needs("cryptography"):
     from cryptography.hazmat.primitives.hashes import SHA256
 
 with needs_flower():
+    import httpx
     from flwr.app import Message
     from flwr.app.error import Error
     from flwr.app.message import remove_content_from_message
@@ -108,7 +110,9 @@ class Fleet:
         self._limit = max_bytes
         self._heartbeat = heartbeat
         trust = ssl.create_default_context(cadata=authority.decode("ascii"))
-        sign = _FlowerSignature(key) if plain_flower else _Signature(key, server_name(authority))
+        self._sign = None if plain_flower else _Signature(key, server_name(called(authority)))
+        sign = _FlowerSignature(key) if self._sign is None else self._sign
+        self._base = f"https://{address}"
         self._client = FleetHttpClient(f"https://{address}", interceptors=[sign], verify=trust)
         self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"}, wires=wires)
         self._client._client.close()
@@ -160,6 +164,16 @@ class Fleet:
         if not answer.success:
             raise TransportError("the recommender does not know this connection any more")
         self._alive = now
+
+    def authorities(self) -> bytes | None:
+        """What the recommender tells about its authorities (``succession``); None where it tells nothing."""
+        if self._sign is None:
+            return None
+        request = self._http.build_request("GET", self._base + AUTHORITIES)
+        self._sign.sign(request)
+        with said_plainly():
+            answer = self._http.send(request)
+            return answer.content if answer.status_code == httpx.codes.OK else None
 
     def receive(self) -> Pending | None:
         """The next message; None if there is none (a server of ours then has waited for one)."""
@@ -239,11 +253,15 @@ class _Signature:
         self._key = key
         self._server = server
 
-    def intercept(self, context: Any, call_next: Any) -> Any:
-        request = context.request
+    def sign(self, request: Any) -> None:
+        """Add the headers."""
         request.headers.update(
             signed_headers(self._key, self._server, request.method, request.url.path, request.content)
         )
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        """As Flower's clients call it."""
+        self.sign(context.request)
         return call_next(context)
 
 

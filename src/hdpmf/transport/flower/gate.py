@@ -10,6 +10,8 @@ It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS`
 waits here until something was delivered, instead of being asked ten times a second. And devices see messages when all
 of their parts are there: from the recommender's push to its ring there are none for them.
 
+What devices may know of the recommender's authorities is told here, too (``succession``).
+
 Until the recommender has brought its roster, and from when the process ends, devices get a 503: nobody is told then
 that it is not enrolled.
 """
@@ -36,6 +38,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SECRET_HEADER = "x-hdpmf-secret"  # noqa: S105 - a header's name
 RING = "/hdpmf/ring"
 OPEN = "/hdpmf/open"
+AUTHORITIES = "/hdpmf/authorities"
 CLOCK_HEADER = "x-hdpmf-clock"
 """In a refusal of who calls: the time here, so that a device with a wrong clock knows why."""
 CALLER = "hdpmf.caller"
@@ -62,7 +65,7 @@ DEVICE_CALLS = frozenset(
         "pull-object",
         "confirm-message-received",
     )
-)
+) | {AUTHORITIES}
 TO_DEVICES = _FLEET + "pull-messages"
 TO_RECOMMENDER = "/v1/runtime/pull-messages"
 _PUSHED = "/v1/runtime/push-messages"
@@ -89,6 +92,7 @@ class Gate:
         guard: Tells devices from strangers.
         check: Raises TransportError if a body is not the one that its headers speak of.
         known: Told the address of a connection on which a device, or who has the secret, has called.
+        told: What devices are told about the recommender's authorities.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Gate:
         guard: Guard,
         check: Callable[[Mapping[bytes, bytes], bytes], None],
         known: Callable[[Any], None],
+        told: bytes = b"",
     ) -> None:
         self._app = app
         self._secret = secret.encode("ascii")
@@ -109,6 +114,7 @@ class Gate:
         self._guard = guard
         self._check = check
         self._known = known
+        self._told = told
         self._bells = {TO_DEVICES: _Bell(), TO_RECOMMENDER: _Bell()}
         self._calls: Counter[bytes] = Counter()
         self._sending: set[bytes] = set()
@@ -197,6 +203,11 @@ class Gate:
             return
         if path == TO_DEVICES:
             await self._wait_for_mail(_patience(headers), scope, body, receive, send)
+            return
+        if path == AUTHORITIES:
+            size = str(len(self._told)).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+            await send({"type": "http.response.body", "body": self._told})
             return
         for message in await _ask(self._app, scope, body):
             await send(message)

@@ -19,6 +19,7 @@ from hdpmf.transport.flower.superlink import SuperLink
 from hdpmf.transport.flower.superlink_process import SuperLinkSettings
 from hdpmf.transport.interface import MAX_BYTES, DeviceReply, Patience, check_sizes
 from hdpmf.transport.keys import check_public_key
+from hdpmf.transport.succession import names_of, told
 
 if TYPE_CHECKING:
     from hdpmf.transport.flower.link import Link
@@ -210,12 +211,14 @@ class FlowerRecommender:
                     _log.warning("the SuperLink has died and is started again")
                     self.superlink.stop()
                 self._link = None
+                tls = self._folder / "tls"
                 settings = SuperLinkSettings(
                     host=self._host,
                     port=self.port,
                     certificate=str(self._certificates.server),
                     key=str(self._certificates.key),
-                    authority=str(self._certificates.authority),
+                    authorities=tuple(each.decode("ascii") for each in names_of(tls)),
+                    told=told(tls),
                     max_bytes=self._max_bytes + ENVELOPE,
                     max_reply=self._max_reply + ENVELOPE,
                     shortest_heartbeat=self._heartbeat,

@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hdpmf.errors import TransportError
 from hdpmf.transport.extras import needs
@@ -55,12 +55,12 @@ class Doorkeeper:
     """Tells enrolled devices from strangers.
 
     Args:
-        server: The recommender's name (``server_name``).
+        servers: The recommender's names (``server_name``): two, if its authority has followed another one.
         enrolled: Whether a public key (PEM) is enrolled.
     """
 
-    def __init__(self, server: bytes, enrolled: Callable[[bytes], bool]) -> None:
-        self._server = server
+    def __init__(self, servers: Sequence[bytes], enrolled: Callable[[bytes], bool]) -> None:
+        self._servers = servers
         self._enrolled = enrolled
         self._keys: dict[bytes, EllipticCurvePublicKey] = {}
 
@@ -76,11 +76,18 @@ class Doorkeeper:
                 if not isinstance(key, EllipticCurvePublicKey):
                     return None
                 self._keys[public] = key
-            text = _text(self._server, method, path, now, digest, length)
-            self._keys[public].verify(signature, text, ECDSA(SHA256()))
-        except (KeyError, ValueError, InvalidSignature, binascii.Error):
+            texts = [_text(server, method, path, now, digest, length) for server in self._servers]
+        except (KeyError, ValueError, binascii.Error):
             return None
-        return public
+        return public if any(_holds(self._keys[public], signature, text) for text in texts) else None
+
+
+def _holds(key: EllipticCurvePublicKey, signature: bytes, text: bytes) -> bool:
+    try:
+        key.verify(signature, text, ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True
 
 
 def check_body(headers: Mapping[bytes, bytes], body: bytes) -> None:

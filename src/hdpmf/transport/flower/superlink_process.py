@@ -14,7 +14,6 @@ import secrets
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,7 +33,8 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         port: Port to listen on; 0 for any free one.
         certificate: File with the server's certificate.
         key: File with its secret key.
-        authority: File with the certificate of the recommender's authority, by which devices name it.
+        authorities: Certificates of the recommender's authority, and of the one before, by which devices name it.
+        told: What devices are told about these.
         max_bytes: No request may be longer.
         max_reply: Nor one of a device, where this is less.
         shortest_heartbeat: Seconds; devices may not ask for signs of life more often.
@@ -45,7 +45,8 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     port: int
     certificate: str
     key: str
-    authority: str
+    authorities: tuple[str, ...]
+    told: bytes
     max_bytes: int
     max_reply: int
     shortest_heartbeat: float
@@ -72,7 +73,8 @@ def main() -> None:
         secret=settings.secret,
         max_bytes=settings.max_bytes,
         max_reply=settings.max_reply,
-        guard=Doorkeeper(server_name(Path(settings.authority).read_bytes()), superlink.is_enrolled),
+        guard=Doorkeeper([server_name(each.encode()) for each in settings.authorities], superlink.is_enrolled),
+        told=settings.told,
         check=check_body,
         known=visitors.is_known,
     )

@@ -1,0 +1,147 @@
+"""A new authority reaches devices over real TLS, with two servers and by masks; a forged one does not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("pyhpke")
+
+from hdpmf.device.following import authorities_of, digests, follow
+from hdpmf.device.reporting import Reporter
+from hdpmf.device.store import DeviceStore
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.ratings import IdIndex, RatingScale
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.publish import PublicFiles
+from hdpmf.service.website import served
+from hdpmf.transport import succession
+from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.flower.recommender import FlowerRecommender
+from hdpmf.transport.keys import NodeKey
+from hdpmf.transport.web import WebDoor
+
+TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
+NAMES = ["localhost", "127.0.0.1"]
+
+
+class WebDevice:
+    """A device with a store and a real connection, that looks when it is told."""
+
+    def __init__(self, store: DeviceStore, address: str, authority: bytes) -> None:
+        store.put("authority", authority)
+        self.store, self.said = store, list[str]()
+        door = WebDoor(address, authority)
+        self._reporter = Reporter(
+            store,
+            door,
+            recommender=address,
+            every=1e-3,
+            follow=lambda told: door.trust(follow(store, told, self.said.append)),
+            log=self.said.append,
+        )
+
+    def look(self) -> str:
+        """What it said about that."""
+        self.said.clear()
+        self._reporter._look_at = 0.0
+        self._reporter.step()
+        return "\n".join(self.said)
+
+
+def test_with_two_servers(tmp_path: Path) -> None:
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    tls = service.transport_folder / "tls"
+    old = ensure_certificates(tls, service.config.names).authority.read_bytes()
+    address = f"https://localhost:{service.config.port}"
+    with DeviceStore.create(tmp_path / "ana") as ana, DeviceStore.create(tmp_path / "ben") as ben:
+        there, away = WebDevice(ana, address, old), WebDevice(ben, address, old)
+
+        def serve(*, sees: Callable[[], str]) -> str:
+            PublicFiles(service).write()
+            with served(service):
+                return sees()
+
+        assert "authority" not in serve(sees=there.look)
+        new = succession.announce(tls).read_bytes()
+        assert "will be followed by another one" in serve(sees=there.look)
+        assert ana.get("authority") == old + new
+        succession.change_over(tls, list(service.config.names))
+        assert "is not trusted any more" in serve(sees=there.look)
+        assert ana.get("authority") == new
+        assert serve(sees=there.look) == ""
+        assert "not reached" in serve(sees=away.look)
+        assert ben.get("authority") == old
+        told = authorities_of(ana)
+        assert told is not None
+        assert told["sha256"] == digests(new)
+        assert told["changed"]
+
+
+def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
+    """Whoever has taken over the server and its certificate, but not the authority's key, introduces nobody."""
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    old = ensure_certificates(service.transport_folder / "tls", service.config.names).authority.read_bytes()
+    hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
+    lie = msgspec.msgpack.encode(succession.Told(old.decode(), hostile, b"\0" * 70))
+    with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
+        patched.setattr("hdpmf.service.publish.told", lambda folder: lie)
+        PublicFiles(service).write()
+        with served(service) as address:
+            device = WebDevice(store, address, old)
+            assert "the pinned one has not signed it" in device.look()
+            assert device.look() == ""  # it is not asked for again
+        assert store.get("authority") == old
+
+
+@pytest.mark.slow
+def test_by_masks(tmp_path: Path) -> None:
+    """A recommender starts after the announcement, and again after the change; a device answers it both times."""
+    folder, key, port = tmp_path / "rec", NodeKey.generate(), _free_port()
+    old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
+    new = succession.announce(folder / "tls").read_bytes()
+    with DeviceStore.create(tmp_path / "ana") as store:
+        store.put("authority", old)
+        said, stop = list[str](), threading.Event()
+        device = FlowerDevice(
+            f"localhost:{port}", old, key, heartbeat=1.0, follow=lambda told: follow(store, told, said.append)
+        )
+        thread = threading.Thread(target=device.serve, args=(bytes.upper, stop))
+        thread.start()
+
+        def serve(pinned: bytes) -> None:
+            with FlowerRecommender(folder, port=port, roster={"aa11": key.public}, heartbeat=1.0) as recommender:
+                _until(lambda: "aa11" in recommender.present() and store.get("authority") == pinned)
+                assert [reply.data for reply in recommender.exchange({"aa11": b"hello"}, 20.0)] == [b"HELLO"]
+
+        try:
+            serve(old + new)
+            assert "will be followed by another one" in said[-1]
+            succession.change_over(folder / "tls", NAMES)
+            serve(new)
+            assert "is not trusted any more" in said[-1]
+        finally:
+            stop.set()
+            thread.join(30)
+        assert len(said) == 2
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    look = threading.Event()
+    for _ in range(600):
+        if reached():
+            return
+        look.wait(0.1)
+    pytest.fail("waited for a minute")
