@@ -106,6 +106,31 @@ def test_a_run_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: 
     assert "is no recommender" in call("recommender", "serve", tmp_path / "nothing").err
 
 
+@pytest.mark.parametrize(
+    ("users", "options", "words"),
+    [
+        # A library of 240 people and two persons: a device counts for one, so three devices can hide nobody.
+        ((240, 1, 1), [], "sums may be over 2 users; the policy asks for 16"),
+        ((1,) * 400, ["--minimum", 30], "asks for 1/10 of the roster, which is 40"),
+        ((1,) * 20, ["--epsilon", 2], "asks for epsilon 2; the policy allows 1"),
+        ((30,) * 20, ["--credit", 30, "--minimum", 300], "counts 30 users on one device"),
+        ((1,) * 20, ["--method", "hdp-bit"], "does not allow hdp-bit"),
+        ((1,) * 22, [], ""),
+    ],
+)
+def test_what_devices_refuse_by_default_is_said_at_once(
+    call: Call, tmp_path: Path, items: Path, users: tuple[int, ...], options: list[object], words: str
+) -> None:
+    folder = tmp_path / "r"
+    call("recommender", "init", folder, "--items", items)
+    assert call("recommender", "enroll", folder, *(card(tmp_path, n, count) for n, count in enumerate(users))).code == 0
+    with ServiceFolder(folder).serving():
+        asked = call("recommender", "run", folder, *options)
+    assert asked.code == 0, asked.err
+    assert words in asked.err
+    assert ("Warning: by default devices refuse this run" in asked.err) == bool(words)
+
+
 def test_where_a_process_serves_it_is_asked(call: Call, tmp_path: Path, items: Path) -> None:
     folder = tmp_path / "r"
     call("recommender", "init", folder, "--items", items)
@@ -116,8 +141,12 @@ def test_where_a_process_serves_it_is_asked(call: Call, tmp_path: Path, items: P
         doomed = call("recommender", "run", folder, "--minimum", 9)
         assert "needs 9 users" in doomed.err
         assert request_in(place) is None
-        asked = call("recommender", "run", folder, "--json").json
-        request = request_in(place)
+        answer = call("recommender", "run", folder, "--json")
+        assert (
+            "by default devices refuse this run: the run's sums may be over 3 users; the policy asks for 16"
+            in answer.err
+        )
+        asked, request = answer.json, request_in(place)
         assert request is not None
         assert request.settings is not None
         assert (request.run, asked["requested"], request.settings.minimum) == (asked["run"], True, 3)

@@ -153,7 +153,6 @@ def rehearse(folder: Path, log: Path) -> None:
         _write_inputs(hosts)
         _compile()
         on.section(2)
-        _shorter_lease(hosts.home("library") / "aggregator" / "config.toml")
         on.section(3)
         assert _servers(hosts, "library") == _servers(hosts, "university")
         for number in (4, 5):
@@ -350,13 +349,6 @@ def _compile() -> None:
     both = [prio.prepare(key, at, nonce, report.public_share, share) for at, share in enumerate(report.input_shares)]
     message = prio.verify([part for _, part in both])
     prio.unshard([prio.field.encode(prio.finish(state, message)) for state, _ in both])
-
-
-def _shorter_lease(config: Path) -> None:
-    """A minute's wait after a kill is too long here."""
-    text, changed = re.subn(r"(?m)^lease = .*$", "lease = 2.0", config.read_text("utf-8"))
-    assert changed == 1
-    config.write_text(text)
 
 
 def _servers(hosts: Hosts, host: str) -> bytes:

@@ -70,6 +70,11 @@ class Jobs:
         with self._database.write() as connection:
             connection.execute(sa.update(jobs).where(jobs.c.id == job.id), {"lease": 0.0})
 
+    def release_all(self) -> None:
+        """Whoever had a job is gone: only for the one process of a server, when it starts."""
+        with self._database.write() as connection:
+            connection.execute(sa.update(jobs), {"lease": 0.0})
+
     def finish(self, job: Job, sums: JobSums, counted: Iterable[bytes], rejected: Iterable[bytes]) -> bool:
         """Add the sums, mark the reports and drop what they said: all at once, and only once.
 

@@ -102,6 +102,10 @@ class Leader(SummingServer):
         """Store several with one commit; for each None, or why it was refused."""
         return self._uploads.take(uploads)
 
+    def take_over(self) -> None:
+        """Go on at once with what a killed process had begun, where no other one can have it."""
+        self._jobs.release_all()
+
     def aggregate(self, limit: int = 256) -> int:
         """Check some of the stored reports together with the helper, and add those that hold.
 

@@ -122,6 +122,8 @@ def work(path: Path, listener: socket.socket, ready: Callable[[], None] = lambda
         lambda why: metrics.turned_away.labels(why).inc(),
     )
     with engine_of(folder) as engine:
+        if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
+            engine.take_over()  # with SQLite there is one process, and it has the port
         config = uvicorn.Config(
             _resources(folder, engine, metrics, lambda: connections.make_room(of_senders=True)).app(),
             http=connections.protocol,

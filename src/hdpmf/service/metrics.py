@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -59,15 +59,17 @@ class Metrics:
     _recent: list[float] = field(default_factory=list)
     _began: float | None = None
     _refused_before: Counter[str] = field(default_factory=Counter)
+    _refused_of_run: Counter[str] = field(default_factory=Counter)
 
-    def run_begins(self, run: bytes) -> None:
-        """From now on counts are about this run; those of the process go on."""
+    def run_begins(self, run: bytes, refusals: Mapping[str, int] | None = None) -> None:
+        """From now on counts are about this run, which had these refusals before; those of the process go on."""
         self.run, self._refused_before = run.hex(), Counter(self.refusals)
+        self._refused_of_run = Counter(refusals or {})
 
     @property
     def refusals_of_run(self) -> dict[str, int]:
-        """Refusals since the run under way began, or went on, in this process."""
-        return dict(self.refusals - self._refused_before)
+        """Refusals since the run under way began, also in processes that were killed."""
+        return dict(self.refusals - self._refused_before + self._refused_of_run)
 
     def round_begins(self, number: int) -> None:
         """The clock of a round starts."""

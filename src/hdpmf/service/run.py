@@ -41,6 +41,7 @@ class FederatedRun:
         pace: How long to wait.
         log: Told what happens, in lines for people.
         sleep: For tests.
+        meanwhile: Called again and again while devices are waited for.
         cohort: The devices that are asked.
         known: The items, as the recommender computes with them.
         channel: Messages and replies.
@@ -58,6 +59,7 @@ class FederatedRun:
     metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log
     sleep: Callable[[float], None] = time.sleep
+    meanwhile: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
         if self.settings.view == "two-servers":
@@ -67,7 +69,7 @@ class FederatedRun:
         self.channel = RunChannel(self.transport, self.id, self.metrics)
         self.checkpoint: Checkpoint = self.files.load()
         metrics = self.metrics
-        metrics.run_begins(self.id)
+        metrics.run_begins(self.id, self.checkpoint.refusals)
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0
 
     @property
@@ -79,6 +81,7 @@ class FederatedRun:
 
     def save(self) -> None:
         """Keep how far the run is."""
+        self.checkpoint.refusals = self.metrics.refusals_of_run
         self.files.save(self.checkpoint)
 
     def stage(self, words: str) -> None:
@@ -106,12 +109,14 @@ class FederatedRun:
             if self.enough(agreed) and (everyone or waited >= self.pace.gather):
                 break
             if everyone or waited >= patience:
+                self.save()  # why devices refused, which the next attempt counts on
                 raise FederationError(
                     f"{self.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} devices; "
                     f"{len(refused)} refused, {len(self.cohort - agreed - refused)} were silent; refusals: "
                     f"{refusals_in_short(self.metrics.refusals_of_run)}), and the run needs {self.settings.minimum}; "
                     "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
                 )
+            self.meanwhile()
             self.sleep(self.pace.pause)
         self.checkpoint.agreed = tuple(sorted(agreed))
         self.checkpoint.stage = "open"
@@ -188,6 +193,7 @@ class FederatedRun:
 
     def too_few(self, devices: Collection[str], number: int) -> FederationError:
         """The error that ends a run for now."""
+        self.save()
         step = f"round {number}" if number else "the opening"
         return FederationError(
             f"{step} stopped after {self.pace.attempts} attempts: {self.enrolled.count_users(devices)} users answered "

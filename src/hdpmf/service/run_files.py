@@ -52,6 +52,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         delivered: Devices that have the result.
         impossible: Numbers of sums that were brought to what so many users can have.
         barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more sums.
+        refusals: By reason, so far.
         periods: With two servers: the tasks of this run, one or, with taste labels, two.
     """
 
@@ -69,6 +70,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     delivered: tuple[str, ...] = ()
     impossible: int = 0
     barred: tuple[str, ...] = ()
+    refusals: dict[str, int] = msgspec.field(default_factory=dict)
     periods: list[Period] = msgspec.field(default_factory=list)
 
 

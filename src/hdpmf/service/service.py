@@ -133,8 +133,9 @@ class Service:
         earlier = self.earlier(settings)
         if earlier and settings.labels is not None:
             raise FederationError(
-                "devices have answered by labels already, and such answers are not put together with those of others; "
-                "new devices can have the model, or there is a run without labels, of ratings that are new"
+                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are not put together with "
+                "later ones: there is one such run. Begin one without --labels, in which ratings that are new since "
+                "take part; devices that are new get the model from serve"
             )
         if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
             raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
@@ -174,6 +175,7 @@ class Service:
             metrics=self.metrics,
             log=self._log,
             sleep=self._sleep,
+            meanwhile=lambda: None if self.folder.model() is None else self.hand_out(),
         )
 
     def _periods(self, run: bytes, record: RunRecord) -> PeriodRun:

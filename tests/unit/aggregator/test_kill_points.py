@@ -119,7 +119,8 @@ def test_the_same_on_the_disk(tmp_path: Path) -> None:
     assert deaths(tmp_path, 5) > 40
 
 
-def test_a_job_that_a_dead_worker_left_is_taken_after_its_lease() -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["after its lease", "or at once by the only process"])
+def test_a_job_that_a_dead_worker_left_is_taken(alone: bool) -> None:
     pair = Pair()
     task = pair.add()
     pair.upload(task, [0, 1])
@@ -136,7 +137,10 @@ def test_a_job_that_a_dead_worker_left_is_taken_after_its_lease() -> None:
         pair.leader.aggregate()
     pair.helper.aggregation_job = lambda *request: asked.append(request) or honest(*request)  # type: ignore[method-assign]
     assert pair.leader.aggregate() == 0
-    pair.clock.now += pair.rules.lease + 1
+    if alone:
+        pair.leader.take_over()
+    else:
+        pair.clock.now += pair.rules.lease + 1
     assert pair.leader.aggregate() == 2
     assert asked[0] == asked[1]
     assert pair.leader.aggregate() == 0

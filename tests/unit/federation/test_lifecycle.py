@@ -18,7 +18,9 @@ from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.lifecycle import Lifecycle, Ways
 from hdpmf.service.refusals import refusals_in_words
 from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
+from hdpmf.service.run import FederatedRun
 from hdpmf.service.schedule import Schedule
+from hdpmf.service.service import Service
 from hdpmf.service.settings import RunSettings
 
 DAY = 86_400.0
@@ -86,6 +88,8 @@ def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Town) -> N
     late = town.cards[7].identity
     town.network.detach(late)
     town.run(SUMS)
+    pace = msgspec.structs.replace(PACE, gather=5.0)
+    town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
     paid = [store.ledger.spent_total() for store in town.stores]
     town.network.attach(late, town.agents[7].answer)
     for _ in range(3):  # restarts
@@ -228,6 +232,46 @@ def test_whether_it_is_served(town: Town) -> None:
     with town.folder.serving():
         assert town.folder.served()
     assert not town.folder.served()
+
+
+def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(town: Town) -> None:
+    late = town.cards[7].identity
+    town.network.detach(late)
+    town.run(SUMS)
+    pace = msgspec.structs.replace(PACE, gather=5.0)
+    town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
+    for card in town.cards[:4]:
+        town.network.detach(card.identity)
+    naps = 0
+
+    def sleep(_: float) -> None:
+        nonlocal naps
+        naps += 1
+        town.network.attach(late, town.agents[7].answer)
+        if town.agents[7].model is not None or naps > 5:
+            raise StoppedError
+
+    service = Service(town.folder, town.network, sleep=sleep)
+    with pytest.raises(StoppedError):
+        service.conduct(service.begin(SUMS))
+    assert town.agents[7].model is not None
+    assert town.folder.unfinished() is not None
+
+
+def test_refusals_before_a_kill_are_counted(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = town.stores[0]
+    store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
+    run = town.service.begin(SUMS)
+
+    def killed(*_: object) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FederatedRun, "deliver", killed)
+        with pytest.raises(StoppedError):
+            town.service.conduct(run)
+    outcome = Service(town.folder, town.network, sleep=lambda _: None).conduct(run)
+    assert outcome.summary["refusals"] == {"policy": 1}
 
 
 def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(

@@ -14,8 +14,8 @@ from hdpmf.cli.recommender.ways import open_ways
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json, run_option
-from hdpmf.cli.shared.output import print_json, print_lines
-from hdpmf.errors import ConfigError
+from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from hdpmf.service.enrolment import Enrolled
@@ -102,6 +102,7 @@ def _conduct(
     metrics = Metrics()
     if unfinished is None:
         Service(place).check(asked)  # before anything is opened
+        _warn(place, asked)
     with (
         place.serving(),
         telling(metrics, counting.log_format) as log,
@@ -123,11 +124,28 @@ def _leave(place: ServiceFolder, asked: RunSettings, json: bool) -> None:
     from hdpmf.service.service import Service
 
     Service(place).check(asked)
+    _warn(place, asked)
     run = ask_for_run(place, asked)
     if json:
         print_json({"run": run, "requested": True})
     else:
         print_lines(f"run {run[:12]} is asked for; the process that serves {place.path} begins it")
+
+
+def _warn(place: ServiceFolder, asked: RunSettings) -> None:
+    """Say at once what devices will say whose owners have changed nothing, by the very rules that these follow."""
+    from hdpmf.device.policy import Policy
+
+    users, usual = place.enrolled.users.values(), Policy()
+    terms = asked.terms("-", users)
+    try:
+        usual.check(terms)
+        usual.check_roster(terms, list(users))
+    except PrivacyError as error:
+        note(
+            f"Warning: by default devices refuse this run: {error}. Only those take part whose owners have allowed it "
+            "(hdpmf device policy STORE --set FILE); or give it up and ask for what devices allow"
+        )
 
 
 def _give_up(place: ServiceFolder, unfinished: bytes | None, served: bool, json: bool) -> None:
