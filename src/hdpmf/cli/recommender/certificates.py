@@ -42,7 +42,7 @@ def certificates(
 
     if renew + new_authority + change_over > 1:
         raise ConfigError("--renew, --new-authority and --change-over are three steps; take one at a time")
-    service, now = ServiceFolder(folder), time.time()
+    service = ServiceFolder(folder)
     tls, names = service.transport_folder / "tls", service.config.names
     if renew:
         renew_server(tls, names)
@@ -56,7 +56,7 @@ def certificates(
             "Restart serve: its certificate comes from the new authority, and the old one's key is gone. A device that "
             "has not called since --new-authority needs its owner: hdpmf device join STORE --ca FILE --new-authority"
         )
-    ends = {each.name: each.ends for each in certificate_ends(service)}
+    ends, now = {each.name: each.ends for each in certificate_ends(service)}, time.time()
     if json:
         rows = [
             {
