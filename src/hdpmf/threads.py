@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_THREADS = 1024
+"""More than any machine has cores for; a hundred thousand would only starve each other."""
 
 # Several chunks per thread even out rows that cost more than others; more would only add calls.
 _CHUNKS_PER_THREAD = 4
@@ -27,8 +32,10 @@ class Workers:
     """A pool of threads for kernels; use it as a context manager."""
 
     def __init__(self, n_threads: int | None = None) -> None:
-        if n_threads is not None and n_threads < 1:
-            raise ConfigError(f"n_threads must be at least 1, not {n_threads}; leave it out to use every core")
+        if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
+            raise ConfigError(
+                f"n_threads must be from 1 to {MAX_THREADS:,}, not {n_threads:,}; leave it out to use every core"
+            )
         self.n_threads = n_threads or available_cores()
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 
@@ -45,6 +52,8 @@ class Workers:
         if self._pool is None:
             kernel(0, n_rows)
             return
+        import numpy as np  # here: the options of methods have a most of threads, and help reads those
+
         n_chunks = self.n_threads * _CHUNKS_PER_THREAD
         cuts = np.searchsorted(start, np.linspace(0, start[-1], n_chunks + 1)[1:-1]).tolist()
         edges = [0, *cuts, n_rows]

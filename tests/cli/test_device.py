@@ -371,6 +371,16 @@ def test_forgetting(rated: Path, call: Call) -> None:
     assert call("device", "status", rated, "--json").json["catalogue"] is None
 
 
+def test_no_is_an_answer(rated: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda question, err: False)
+    ended = call("device", "forget", rated, "--ratings")
+    assert ended.code == 14
+    assert "not confirmed; nothing was done" in ended.err
+    assert "interrupted" not in ended.err
+    assert call("device", "status", rated, "--json").json["ratings"] > 0
+
+
 def test_forgetting_everything_warns_and_deletes(rated: Path, call: Call) -> None:
     ended = call("device", "forget", rated, "--everything", "--yes", "--json")
     assert "spent a second time" in ended.err

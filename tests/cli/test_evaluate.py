@@ -22,7 +22,7 @@ def test_every_method_gives_the_promised_keys(call: Call, files: tuple[Path, Pat
     trains = METHODS[method].trains
     result = call("evaluate", method, "--train", files[0], "--test", files[1], *(QUICK if trains else ()), "--json")
     assert result.code == 0
-    assert result.err == ""
+    assert all(line.startswith("warning: ") for line in result.err.splitlines())
     found = result.json
     assert found.keys() >= KEYS
     assert found["method"] == method
@@ -114,9 +114,9 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "movies"), 4, "movies"),
         (("--data", "synthetic", "--epsilon", 0), 5, "epsilon"),
         (("--data", "synthetic", "--epsilon", "nan"), 5, "epsilon"),
-        (("--data", "synthetic", "--lr", "nan"), 2, "learning_rate"),
+        (("--data", "synthetic", "--lr", "nan"), 2, "--lr must be a positive number"),
         (("--data", "synthetic", "--lr", 1e9), 10, "smaller"),
-        (("--data", "synthetic", "--factors", 0), 2, "n_factors"),
+        (("--data", "synthetic", "--factors", 0), 2, "--factors must be a whole number from 1 to 512"),
         (("--data", "synthetic", "--epochs", 0), 2, "epochs"),
         (("--data", "synthetic", "--reg", -1), 2, "reg"),
         (("--data", "synthetic", "--seed", -1), 2, "--seed"),
@@ -207,3 +207,24 @@ def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None
     assert found["ndcg_at_10"] is None
     assert "Lists: none" in call("evaluate", "user-mean", *source[:4], "--ranking").out
     assert "ndcg_at_10" not in call("evaluate", "mf", *source, "--json").json
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("-k", 1500, "--factors must be a whole number from 1 to 512, not 1500"),
+        ("-k", 100_000, "--factors must be a whole number from 1 to 512"),
+        ("--threads", 100_000, "--threads must be a whole number from 1 to 1024"),
+        ("--lr", 0, "--lr must be a positive number"),
+    ],
+)
+def test_what_cannot_be_is_said_before_any_work(call: Call, option: str, value: int, said: str) -> None:
+    ended = call("evaluate", "mf", "--data", "ml-100k", option, value)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_few_epochs_are_told(call: Call, files: tuple[Path, Path]) -> None:
+    ended = call("evaluate", "mf", "--train", files[0], "--test", files[1], "--epochs", 3, "--json")
+    assert ended.code == 0
+    assert "warning: MF fits its own training ratings worse than each user's own mean does" in ended.err

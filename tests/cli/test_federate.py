@@ -146,3 +146,10 @@ def test_the_demos_recommender_is_told_every_setting(
     assert "seen enough" in call("recommender", "run", tmp_path / "r", *demo.run_arguments(seen[0])).err
     assert len(seen) == 2
     assert seen[0] == seen[1]
+
+
+def test_too_few_devices_for_a_secure_sum_are_refused_before_any_work(call: Call) -> None:
+    ended = call("federate", "simulate", "--data", "synthetic", "--devices", 2, "--secure-sum")
+    assert ended.code == 2
+    assert "a secure sum by masks is over at least 3 devices, not 2" in ended.err
+    assert "Traceback" not in ended.err

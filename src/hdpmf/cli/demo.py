@@ -24,7 +24,7 @@ from hdpmf.cli.shared.output import (
 from hdpmf.methods import METHODS, Method
 
 if TYPE_CHECKING:
-    from hdpmf.models import Model
+    from hdpmf.models import Estimator
     from hdpmf.ratings import Ratings
 
 # Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train in seconds.
@@ -121,7 +121,7 @@ def _compared() -> dict[str, Method]:
     return {name: method for name, method in METHODS.items() if not method.lists_only}
 
 
-def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[dict[str, Any]], dict[str, Model]]:
+def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[dict[str, Any]], dict[str, Estimator]]:
     """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
     from statistics import fmean, pstdev
 
@@ -130,7 +130,7 @@ def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[d
 
     splits = {seed: world.hold_out(_HELD_OUT, rng=seed) for seed in seeds}
     rows: list[dict[str, Any]] = []
-    models: dict[str, Model] = {}
+    models: dict[str, Estimator] = {}
     for name, method in _compared().items():
         scores, times = [], []
         for seed, (train, test) in splits.items():

@@ -3,7 +3,8 @@
 Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 an option that makes no sense; 3 ratings that cannot be
 used, or an unknown user; 4 a data set that is absent or wrong; 5 a privacy budget or weight outside its range; 6 a
 malformed message; 7 a saved model that cannot be read; 8 the disk refused; 9 an optional dependency is missing; 10
-training ran away; 11 a secure sum that could not be completed; 12 a federated run that stopped; 130 interrupted.
+training ran away; 11 a secure sum that could not be completed; 12 a federated run that stopped; 13 a sum by two
+servers; 14 a question was answered with no; 130 interrupted.
 
 Commands import what is heavy inside their functions: ``hdpmf --help`` has to be there at once.
 """
@@ -46,7 +47,7 @@ from hdpmf.wording import speaking
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
     "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training diverged, 11 secure sum, 12 federated run "
-    "stopped, 13 sum by two servers, 130 interrupted."
+    "stopped, 13 sum by two servers, 14 answered no, 130 interrupted."
 )
 
 _INTERRUPTED = 130

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -25,7 +26,8 @@ from hdpmf.errors import DivergedError, HdpmfError, RatingsError
 from hdpmf.experiments.environment import host_facts
 from hdpmf.experiments.runs import Data, Part, Run, model_of
 from hdpmf.experiments.store import Result, StoredClaim, now
-from hdpmf.models import Model
+from hdpmf.models import Estimator
+from hdpmf.models.convergence import FarFromConvergedWarning
 from hdpmf.models.factorization import Factorization
 from hdpmf.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.ratings import Ratings, load_dataset, load_split
@@ -91,7 +93,9 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
         claim = claim_of(model)
         weights = weights_of(run, train, files)
         begin = time.perf_counter()
-        model.fit(train, weights)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FarFromConvergedWarning)  # grids have such cells; the error says it
+            model.fit(train, weights)
         metrics = measured(model, train, test, time.perf_counter() - begin, with_lists)
     except HdpmfError as error:
         return finished(run, started, claim, error=error)
@@ -121,7 +125,7 @@ def finished(
 
 
 def measured(
-    model: Model, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
+    model: Estimator, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
 ) -> dict[str, float | int]:
     """What is written down about a fitted model."""
     # Implicit feedback has no ratings to be wrong about.
@@ -130,7 +134,7 @@ def measured(
     return metrics | lists(model, test) if with_lists else metrics
 
 
-def claim_of(model: Model) -> StoredClaim:
+def claim_of(model: Estimator) -> StoredClaim:
     """What the model's epsilon is worth."""
     return msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
 
@@ -153,7 +157,7 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
         return PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
 
 
-def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]:
+def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:
     """Errors as the paper measures them, and over all test ratings.
 
     The paper leaves out test ratings whose user or item has no training rating, and predicts from the factors even
@@ -176,7 +180,7 @@ def score(model: Model, train: Ratings, test: Ratings) -> dict[str, float | int]
     }
 
 
-def lists(model: Model, test: Ratings) -> dict[str, float | int]:
+def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
     """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes; how many users always."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
@@ -189,7 +193,7 @@ def lists(model: Model, test: Ratings) -> dict[str, float | int]:
     return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {"n_listed": n_users}
 
 
-def _without_fallback(model: Model) -> Model:
+def _without_fallback(model: Estimator) -> Estimator:
     if not isinstance(model, Factorization):
         return model
     plain = copy.copy(model)

@@ -25,7 +25,8 @@ def can_go_together(run: Run) -> bool:
     """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can do it."""
     if not issubclass(METHODS[run.method].model, Factorization):
         return False
-    return model_of(run)._mechanism().sends_fitted_vectors
+    model = model_of(run)
+    return isinstance(model, Factorization) and model._mechanism().sends_fitted_vectors
 
 
 def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]) -> Iterator[Result]:

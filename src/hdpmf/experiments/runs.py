@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.methods import METHODS
-from hdpmf.models import Model, make_model
+from hdpmf.models import Estimator, make_model
 
 RESULTS_VERSION = 1
 """Part of every identity. Raise it when a change to the library makes all old results wrong: all runs are done anew.
@@ -146,7 +146,7 @@ def make_run(
     )
 
 
-def model_of(run: Run) -> Model:
+def model_of(run: Run) -> Estimator:
     """The model that a run fits, on one thread."""
     return make_model(run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed))
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import FederationError
+from hdpmf.errors import ConfigError, FederationError
 from hdpmf.federation.devices import DevicesHere, DevicesInProcesses, Vectors
 from hdpmf.federation.population import deal
-from hdpmf.models import Model, make_model
+from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.one_round import OneRound
 from hdpmf.privacy import PrivacyWeights
@@ -23,6 +23,7 @@ from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.public.lists import ListModel
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
+from hdpmf.secure_sum.roster import MIN_DEVICES
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
@@ -98,7 +99,7 @@ class Simulation:
     """
 
     result: SimulationResult
-    model: Model
+    model: Estimator
     outcome: RunOutcome
 
 
@@ -130,13 +131,18 @@ def simulate(
         log: Told what happens.
 
     Raises:
-        ConfigError: More devices than users.
+        ConfigError: More devices than users, or too few for a secure sum.
         FederationError: Too few devices took part.
     """
     begin = time.perf_counter()
     weights = PrivacyWeights.uniform(train) if weights is None else weights
     metrics = Metrics() if metrics is None else metrics
     n_devices = train.n_users if devices is None else devices
+    if settings.view == "sums" and n_devices < MIN_DEVICES:
+        raise ConfigError(
+            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not {n_devices}: give more devices, or let "
+            "the recommender see messages"
+        )
     log(f"setting up {n_devices:,} devices")
     parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
     processes = min(processes, n_devices)
@@ -221,7 +227,7 @@ def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
 
 def _everyones_model(
     settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome, found: list[Vectors]
-) -> Model:
+) -> Estimator:
     """What all devices together predict, measured as the library's models are."""
     model = make_model(settings.method, **settings.model_params())
     numbers = outcome.model.numbers

@@ -7,6 +7,10 @@ from typing import Any
 
 from hdpmf.errors import PrivacyError
 from hdpmf.methods.option import option
+from hdpmf.threads import MAX_THREADS
+
+MAX_FACTORS = 512
+"""Kernels are compiled for the length of the vectors: twice as many take minutes, and beyond 1,000 Numba gives up."""
 
 _PRIVACY, _RUN = "Privacy", "Run"
 _EPSILON = "The largest budget of a rating; its own is its weight times this."
@@ -32,6 +36,7 @@ class Placement:
         flags=("--threads",),
         metavar="N",
         least=1,
+        most=MAX_THREADS,
         optional=True,
         panel=_RUN,
     )
@@ -42,7 +47,9 @@ class Placement:
 class FactorizationOptions(Placement):
     """Training user vectors and item factors by gradients."""
 
-    n_factors: int = option(10, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1)
+    n_factors: int = option(
+        10, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+    )
     learning_rate: float = option(0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0)
     reg: float = option(0.01, "Regularisation.", flags=("--reg",), metavar="R", least=0)
     epochs: int = option(100, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import Any
@@ -57,14 +57,14 @@ class Option:
         """How people name it: the flag, or the parameter where it has none."""
         return self.flags[0].split("/")[0] if self.flags else self.name
 
-    def check(self, value: Any) -> None:
-        """Raise the option's error if the value cannot be."""
+    def check(self, value: Any, called: str | None = None) -> None:
+        """Raise the option's error if the value cannot be; ``called`` is what whoever gave it calls the option."""
         if (value is None and self.optional) or self._fits(value):
             return
         more = ""
         if self.name == "epsilon":
             more = "; a budget of 0 allows nothing to be sent (the user-mean method does without)"
-        raise self.error(f"{self.name} must be {self._wanted()}, not {value!r}{more}")
+        raise self.error(f"{called or self.name} must be {self._wanted()}, not {value!r}{more}")
 
     def _fits(self, value: Any) -> bool:
         if self.choices:
@@ -102,8 +102,19 @@ def option(default: Any, help: str, kind: type | None = None, **about: Any) -> A
 @cache
 def options_of(configuration: type) -> Mapping[str, Option]:
     """The options of a configuration, by name, in order."""
-    named = {item.name: item.metadata[_KEY] for item in fields(configuration) if _KEY in item.metadata}
-    return {name: Option(name=name, **about) for name, about in named.items()}
+    if not is_dataclass(configuration):
+        return {}
+    return {item.name: Option(name=item.name, **_about(item)) for item in fields(configuration) if item.init}
+
+
+def _about(item: Field[Any]) -> dict[str, Any]:
+    """What `option` was told about a field; a plain one is known by its default."""
+    if item.default is MISSING and _KEY not in item.metadata:
+        raise ConfigError(f"the option {item.name!r} has no default; every option needs one")
+    plain = {"kind": object, "default": item.default, "help": ""}
+    if isinstance(item.default, (bool, int, float, str)):
+        plain["kind"] = type(item.default)
+    return {**plain, **item.metadata.get(_KEY, {})}
 
 
 def check(configured: Any) -> None:

@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's manners, one per method."""
 
-from hdpmf.models.base import Model
+from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
@@ -22,12 +22,12 @@ __all__ = [
     "MF",
     "PDPMF",
     "EpochRecord",
+    "Estimator",
     "GlobalMean",
     "HDPBit",
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",
-    "Model",
     "MostPopular",
     "NeuralLists",
     "Prior",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -10,12 +9,12 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
-from hdpmf.errors import ConfigError, NotFittedError, RatingsError
-from hdpmf.methods import METHODS, method_of
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError
+from hdpmf.methods import METHODS, check, method_of
+from hdpmf.models.asked import check_kind, check_same_kind, column, in_pairs, kind_of, plain
 from hdpmf.models.params import Parameters
 from hdpmf.models.training import EpochRecord
 from hdpmf.privacy.claims import PrivacyClaim, claim_of
-from hdpmf.privacy.mechanisms import Mechanism
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.ratings import Id, ItemFilter, Ratings, RatingScale, RatingsLike, as_ratings
 from hdpmf.recommender import Catalogue
@@ -30,8 +29,14 @@ Several = list[Any] | tuple[Any, ...] | np.ndarray
 """Ids of users."""
 
 
-class Model(Parameters, ABC):
-    """A fitted model is two parts that never mix: what the recommender holds and what devices hold.
+class Estimator(Parameters):
+    """A method that can be fitted and asked: what all of them here are, and what yours becomes by subclassing.
+
+    A subclass is a dataclass whose fields are its options. It says how it learns (``learn``) and what rating it expects
+    (``expect``), and keeps what it learned in attributes that end in an underscore. Everything else is here:
+    fallbacks for unknown users and items, errors, lists, files. docs/own-method.md has a whole one.
+
+    A fitted model is two parts that never mix: what the recommender holds and what devices hold.
 
     Attributes:
         catalogue_: The recommender's part: item factors and public facts.
@@ -47,7 +52,6 @@ class Model(Parameters, ABC):
     takes_implicit: ClassVar[bool] = False
     """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases) will do."""
 
-    @abstractmethod
     def fit(
         self,
         train: RatingsLike,
@@ -56,11 +60,41 @@ class Model(Parameters, ABC):
         validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
-        """Learn from ratings (which `_taken` makes of a frame or a matrix); without weights every one has weight 1."""
+        """Learn from ratings.
 
-    @abstractmethod
-    def _mechanism(self) -> Mechanism:
-        """How ratings enter and predictions come back."""
+        Args:
+            train: Ratings to learn from, or a data frame or sparse matrix of them.
+            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
+            validation: Ratings to measure the error on after every epoch, for a method that has epochs.
+            callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
+        """
+        check(self)
+        ratings = self._taken(train)
+        held = None if validation is None else self._taken(validation, ratings.scale)
+        self._fit(ratings, PrivacyWeights.uniform(ratings) if weights is None else weights, held, callbacks)
+        return self
+
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """For subclasses: learn from ratings, and keep it in attributes that end in an underscore."""
+        raise ConfigError(f"{type(self).__name__} does not say how it learns; give it learn(self, train, weights)")
+
+    def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """For subclasses: the ratings expected of pairs of positions in ``train.users`` and ``train.items``.
+
+        Only of users and items that had ratings in training; what is off the scale is brought back to it.
+        """
+        raise ConfigError(f"{type(self).__name__} does not say what it expects; give it expect(self, users, items)")
+
+    def _fit(
+        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+    ) -> None:
+        beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+        self.learn(train, weights)
+        self.devices_ = Devices.after_training(train, np.zeros((train.n_users, 0), np.float32), beta, gamma)
+        # How many rated an item is nobody's business unless the method says so: no raters here.
+        no_raters = np.zeros(train.n_items, np.int64)
+        factors = np.zeros((train.n_items, 0), np.float32)
+        self.catalogue_ = Catalogue(train.items, factors, no_raters, train.scale, train.item_table)
 
     @property
     def privacy(self) -> PrivacyClaim:
@@ -80,13 +114,16 @@ class Model(Parameters, ABC):
     def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
-        Never fails on ids: an item not seen in training gets the user's own mean, a user not seen in training the
-        middle of the scale.
+        One user goes with many items, and one item with many users. An item not seen in training gets the user's own
+        mean, a user not seen in training the middle of the scale.
+
+        Raises:
+            RatingsError: Ids are of another kind than in training (text for integers), or there are no pairs of them.
         """
         self._check_fitted()
-        user_ids, item_ids = _column(users), _column(items)
-        if len(user_ids) != len(item_ids):
-            raise RatingsError(f"predict got {len(user_ids)} users and {len(item_ids)} items; give pairs")
+        user_ids, item_ids = in_pairs(users, items)
+        check_kind(self.devices_.users, user_ids, "user")
+        check_kind(self.catalogue_.items, item_ids, "item")
         return self._predict_codes(self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids))
 
     def score(self, test: RatingsLike) -> dict[str, float | int]:
@@ -95,11 +132,15 @@ class Model(Parameters, ABC):
         Returns:
             ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user or item was not
             in training, predicted by the fallback).
+
+        Raises:
+            RatingsError: The test ratings are on another scale than the training ratings, or their ids of another kind.
         """
         self._check_fitted()
         test = self._taken(test, self.catalogue_.scale)
         if test.implicit:
             raise RatingsError(f"{test.name}: implicit feedback has no ratings to be wrong about; use rank")
+        self._check_like_training(test, "test")
         users = self.devices_.users.find(test.users.ids)[test.user_codes]
         items = self.catalogue_.items.find(test.items.ids)[test.item_codes]
         errors = self._predict_codes(users, items) - test.values
@@ -121,13 +162,14 @@ class Model(Parameters, ABC):
 
         Raises:
             ConfigError: The model predicts the same for every item.
-            RatingsError: No known user has a relevant test rating.
+            RatingsError: No known user has a relevant test rating; or the scale or the ids are not the training's.
         """
         from hdpmf.models.ranking import rank
 
         self._check_fitted()
-        self._check_ranks()
         test = self._taken(test, self.catalogue_.scale)
+        self._check_like_training(test, "test")
+        self._check_ranks()
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
         places = self.catalogue_.items.find(test.items.ids)
@@ -158,7 +200,7 @@ class Model(Parameters, ABC):
             UnknownIdError: A user was not in training; use ``fold_in`` first.
             ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
         """
-        lists = self.recommend_each(_column(users), n, keep_rated=keep_rated, only=only)
+        lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only)
         if isinstance(users, (list, tuple, np.ndarray)):
             return dict(lists)
         return next(iter(lists))[1]
@@ -169,7 +211,7 @@ class Model(Parameters, ABC):
         """Each user with their list, one after the other, so that memory does not grow with their number."""
         self._check_fitted()
         self._check_ranks()
-        codes = self.devices_.users.codes(users)
+        codes = self._user_codes(users)
         made = self._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
@@ -195,9 +237,34 @@ class Model(Parameters, ABC):
             )
         return model
 
+    def _user_codes(self, users: Several) -> np.ndarray:
+        """Positions of users who must be known."""
+        known = self.devices_.users
+        codes = known.find(users)
+        unknown = np.flatnonzero(codes < 0)
+        if len(unknown):
+            more = f" (and {len(unknown) - 1:,} others)" if len(unknown) > 1 else ""
+            raise UnknownIdError(
+                f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids are {kind_of(known)}; "
+                "model.fold_in(ratings) takes new users in"
+            )
+        return codes
+
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        catalogue = self.catalogue_
-        return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
+        """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
+        scale = self.devices_.scale
+        means = np.append(self.devices_.means, np.nan)[users].astype(np.float64)
+        predicted = np.where(np.isnan(means), scale.middle, means)
+        known = (items >= 0) & ~np.isnan(means)
+        known[known] = self._ever_rated()[items[known]]
+        if known.any():
+            expected = np.asarray(self.expect(users[known], items[known]), np.float64)
+            if expected.shape != (int(known.sum()),) or not np.isfinite(expected).all():
+                raise ConfigError(
+                    f"{type(self).__name__}.expect must give a finite number for each of {int(known.sum()):,} pairs"
+                )
+            predicted[known] = expected
+        return scale.clip(predicted)
 
     def _list_maker(self) -> ListMaker:
         catalogue = self.catalogue_
@@ -222,11 +289,13 @@ class Model(Parameters, ABC):
 
     def _candidates(self) -> np.ndarray:
         """Which items may be in a list: those that the model learned something about."""
-        return self.catalogue_.trained.copy()
+        return self._ever_rated()
 
     def _ever_rated(self) -> np.ndarray:
         """Which items of the catalogue the training data knew."""
-        return self.catalogue_.trained
+        rated = np.zeros(len(self.catalogue_.items), bool)
+        rated[self.devices_.rated] = True
+        return rated
 
     def _taken(self, data: RatingsLike, scale: RatingScale | None = None) -> Ratings:
         """The ratings in whatever holds them: the first thing that `fit`, `score` and `rank` do.
@@ -243,14 +312,28 @@ class Model(Parameters, ABC):
             )
         return ratings
 
-    def _check_newcomers(self, ratings: Ratings) -> None:
-        """Refuse ratings of new users that this model cannot take in."""
+    def _newcomers(self, ratings: Ratings, replace: bool) -> Ratings:
+        """The ratings of new users, without users who have none; refuses those that this model cannot take in."""
         self._check_fitted()
+        ratings = ratings.compact()
+        self._check_like_training(ratings, "new")
+        places = self.devices_.users.find(ratings.users.ids)
+        known = ratings.users.ids[np.append(np.diff(self.devices_.rated_start) > 0, False)[places]]
+        if len(known) and not replace:
+            more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
+            raise RatingsError(
+                f"user {known[0].item()!r}{more} is in the model already: "
+                "their ratings there would be lost; give all their ratings with replace=True, or train again"
+            )
+        return ratings
+
+    def _check_like_training(self, ratings: Ratings, what: str) -> None:
+        """Refuse ratings on another scale, or with ids of another kind."""
         scale = self.catalogue_.scale
         if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
-            raise RatingsError(f"the new ratings are on the scale {ratings.scale}, the model's is {scale}")
-        if len(self.devices_.users) and ratings.users.is_integer != self.devices_.users.is_integer:
-            raise RatingsError("the new users' ids are not of the model's kind (integers or strings)")
+            raise RatingsError(f"the {what} ratings are on the scale {ratings.scale}, the model's is {scale}")
+        check_same_kind(self.devices_.users, ratings.users, what, "user")
+        check_same_kind(self.catalogue_.items, ratings.items, what, "item")
 
     def _check_ranks(self) -> None:
         if not self.can_rank:
@@ -259,10 +342,3 @@ class Model(Parameters, ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "catalogue_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first")
-
-
-def _column(ids: Any) -> Any:
-    """Ids as a sequence: one id stands for a list of one."""
-    if isinstance(ids, (str, int, np.integer)):
-        return [ids]
-    return ids if isinstance(ids, np.ndarray) else list(ids)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from hdpmf.methods.configurations import (
     PrivateFactorizationOptions,
     SampledOptions,
 )
-from hdpmf.models.base import Callback, Model
+from hdpmf.models.base import Callback, Estimator
+from hdpmf.models.convergence import warn_if_far
 from hdpmf.models.gpu_training import gpu_epochs
 from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
@@ -26,7 +28,7 @@ from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sam
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
-from hdpmf.ratings import Ratings, RatingsLike
+from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.threads import Workers
@@ -40,7 +42,7 @@ NOT_ON_GPU = (
 
 
 @dataclass(eq=False, repr=False)
-class Factorization(FactorizationOptions, Model):
+class Factorization(FactorizationOptions, Estimator, ABC):
     """Matrix factorization with some mechanism; see the subclasses.
 
     Args:
@@ -75,26 +77,10 @@ class Factorization(FactorizationOptions, Model):
         if device is not None:
             self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
-    def fit(
-        self,
-        train: RatingsLike,
-        weights: PrivacyWeights | None = None,
-        *,
-        validation: RatingsLike | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Train.
-
-        Args:
-            train: Ratings to learn from.
-            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
-            validation: Ratings to measure the error on after every epoch.
-            callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
-        """
-        train = self._taken(train)
-        validation = None if validation is None else self._taken(validation, train.scale)
+    def _fit(
+        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+    ) -> None:
         self._check_params(validation)
-        weights = PrivacyWeights.uniform(train) if weights is None else weights
         plan, mechanism, h_per_item = self.setup(train)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
 
@@ -113,9 +99,11 @@ class Factorization(FactorizationOptions, Model):
             trained = run_epochs(epochs, plan, None if validation is None else validate, self.early_stopping, callbacks)
         self.devices_, self.catalogue_ = state(trained.vectors, trained.factors, trained.raters)
         self.history_ = trained.history
-        return self
+        warn_if_far(self, train)
 
-    def fold_in(self, ratings: Ratings, weights: PrivacyWeights | float | None = None) -> np.ndarray:
+    def fold_in(
+        self, ratings: Ratings, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+    ) -> np.ndarray:
         """Take in new users: each one's vector is computed on the device with the item factors fixed.
 
         Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the model does not
@@ -124,11 +112,12 @@ class Factorization(FactorizationOptions, Model):
         Args:
             ratings: The new users' ratings.
             weights: Their privacy weights, one number for all of them, or None for 1.
+            replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
 
         Returns:
-            One vector per user of ``ratings``.
+            One vector per user who has ratings here.
         """
-        self._check_newcomers(ratings)
+        ratings = self._newcomers(ratings, replace)
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
         if len(known) == 0:
@@ -173,6 +162,20 @@ class Factorization(FactorizationOptions, Model):
 
     def _on_gpu(self) -> bool:
         return use_gpu(self.on)
+
+    @abstractmethod
+    def _mechanism(self) -> Mechanism:
+        """How ratings enter and predictions come back."""
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        catalogue = self.catalogue_
+        return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
+
+    def _candidates(self) -> np.ndarray:
+        return self.catalogue_.trained.copy()
+
+    def _ever_rated(self) -> np.ndarray:
+        return self.catalogue_.trained
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         catalogue = self.catalogue_

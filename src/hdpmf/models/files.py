@@ -22,7 +22,7 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
 from hdpmf.files import new_folder
-from hdpmf.models.base import Model
+from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
@@ -41,7 +41,7 @@ from hdpmf.recommender import Catalogue
 from hdpmf.recommender.release import Release
 from hdpmf.shard import Devices
 
-_CLASSES: dict[str, type[Model]] = {
+_CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
     for kind in (
         *(MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
@@ -53,7 +53,7 @@ _RELEASE = "ratings.release"
 _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
-def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
+def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model; ``folder`` then holds all of it or, if anything fails, what it held before."""
     target = Path(folder)
     is_model = (target / "recommender" / "model.json").is_file()
@@ -68,7 +68,7 @@ def save_model(model: Model, folder: str | os.PathLike[str]) -> None:
         _write_devices(model, staging / "devices")
 
 
-def load_model(folder: str | os.PathLike[str]) -> Model:
+def load_model(folder: str | os.PathLike[str]) -> Estimator:
     """Read a model of any kind that ``save`` wrote."""
     root = Path(folder)
     public = PublicModel.load(root / "recommender")
@@ -101,7 +101,7 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     return model
 
 
-def public_part(model: Model) -> PublicModel:
+def public_part(model: Estimator) -> PublicModel:
     """What the recommender holds of a fitted model."""
     catalogue, params = model.catalogue_, model.get_params()
     about: dict[str, Any] = {
@@ -133,7 +133,7 @@ def public_part(model: Model) -> PublicModel:
     )
 
 
-def _restore_public(model: Model, public: PublicModel) -> None:
+def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])
@@ -148,7 +148,7 @@ def _restore_public(model: Model, public: PublicModel) -> None:
     model.catalogue_ = Catalogue(public.items, numbers.item_factors, numbers.raters, public.scale, public.item_table)
 
 
-def _write_devices(model: Model, folder: Path) -> None:
+def _write_devices(model: Estimator, folder: Path) -> None:
     devices = model.devices_
     seeds = {name: value for name, value in model.get_params().items() if name in _PRIVATE_PARAMETERS}
     # A Generator cannot be written down; what it drew is in the model already.
@@ -173,7 +173,7 @@ def _plain(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _check_shapes(model: Model) -> None:
+def _check_shapes(model: Estimator) -> None:
     catalogue, devices = model.catalogue_, model.devices_
     n_users, n_items, width = len(devices.users), len(catalogue.items), catalogue.factors.shape[1]
     consistent = (

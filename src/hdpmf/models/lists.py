@@ -5,22 +5,17 @@ They do not say how much somebody would like an item: a predicted rating is the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
-import numpy as np
-
-from hdpmf.methods import check
 from hdpmf.methods.configurations import ListOptions, PopularityOptions
-from hdpmf.models.base import Callback
 from hdpmf.models.baselines import Baseline
 from hdpmf.privacy.coding import POPULARITY_SCALE
 from hdpmf.privacy.sampling import SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.public.lists import ListModel
 from hdpmf.public.popularity import corrected_popularity
-from hdpmf.ratings import RatingsLike
+from hdpmf.ratings import Ratings
 from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.labels import estimated_popularity
 from hdpmf.recommender.lists import Presence, popular_lists, train_list_model
@@ -43,9 +38,6 @@ class ListsOnly(Baseline):
 
     lists_: ListModel = field(init=False)
 
-    def _candidates(self) -> np.ndarray:
-        return self._ever_rated()
-
     def _order(self) -> ListOrder:
         return ByListModel(self.devices_, self.lists_)
 
@@ -63,19 +55,8 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
-    def fit(
-        self,
-        train: RatingsLike,
-        weights: PrivacyWeights | None = None,
-        *,
-        validation: RatingsLike | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Release the counts; without weights every rating has weight 1. Validation and callbacks are not needed."""
-        check(self)
-        train = self._taken(train)
-        super().fit(train)
-        weights = PrivacyWeights.uniform(train) if weights is None else weights
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """Release the counts."""
         catalogue = fingerprint(train.items, None)
         survey = make_survey(
             "A",
@@ -98,7 +79,6 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         shard.accept(survey)
         released = estimated_popularity(survey, [shard.count()])
         self.lists_ = popular_lists(corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon))
-        return self
 
 
 @dataclass(eq=False, repr=False)
@@ -113,23 +93,12 @@ class ListYardstick(ListOptions, ListsOnly):
 
     kind: ClassVar[str] = ""
 
-    def fit(
-        self,
-        train: RatingsLike,
-        weights: PrivacyWeights | None = None,
-        *,
-        validation: RatingsLike | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Learn who rates what with whom; weights, validation and callbacks are accepted and not needed."""
-        check(self)
-        train = self._taken(train)
-        super().fit(train)
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """Learn who rates what with whom."""
         presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.lists_ = train_list_model(
             self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on, n_threads=self.n_threads
         )
-        return self
 
 
 class MostPopular(ListYardstick):

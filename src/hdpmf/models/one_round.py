@@ -18,12 +18,11 @@ from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.gpu.availability import use_gpu
 from hdpmf.methods import check
 from hdpmf.methods.configurations import OneRoundOptions, SumOptions
-from hdpmf.models.base import Callback, Model
+from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_fitting import fit_devices
 from hdpmf.models.params import with_current_names
 from hdpmf.privacy.bounding import at_most
 from hdpmf.privacy.coding import WEIGHT_SCALE
-from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import ItemFacts, Survey
@@ -32,7 +31,7 @@ from hdpmf.public.lists import ListModel
 from hdpmf.public.popularity import corrected_popularity
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.public.taste import taste_columns
-from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
+from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
@@ -70,7 +69,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 
 @dataclass(eq=False, repr=False)
-class OneRound(OneRoundOptions, Model):
+class OneRound(OneRoundOptions, Estimator):
     """What HDPSum and HDPBit share; see there.
 
     Attributes:
@@ -92,31 +91,16 @@ class OneRound(OneRoundOptions, Model):
         if device is not None:
             self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
-    def fit(
-        self,
-        train: RatingsLike,
-        weights: PrivacyWeights | None = None,
-        *,
-        validation: RatingsLike | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Run the one round, then fit every device.
-
-        Args:
-            train: Ratings to learn from.
-            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
-            validation: Not needed: nothing is tuned.
-            callbacks: Not called: there are no epochs.
-        """
+    def _fit(
+        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+    ) -> None:
+        """Run the one round, then fit every device. Nothing is tuned, and there are no epochs."""
         self._check_params()
-        train = self._taken(train)
-        weights = PrivacyWeights.uniform(train) if weights is None else weights
         features = wanted_features(self.features, train)
         prior = load_prior(self.prior)
         facts, n_silent = self._ask(train, weights, features, prior)
         self._fit_devices(train, weights, facts, features, prior)
         self.n_silent_ = n_silent
-        return self
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
         """The model of devices with these ratings whom a recommender has told these facts, as after a federated run.
@@ -175,17 +159,20 @@ class OneRound(OneRoundOptions, Model):
             )
         return super().score(test)
 
-    def fold_in(self, ratings: Ratings, weights: PrivacyWeights | float | None = None) -> np.ndarray:
+    def fold_in(
+        self, ratings: Ratings, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+    ) -> np.ndarray:
         """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing is paid.
 
         Args:
             ratings: The new users' ratings. Items that the model does not know are left out.
             weights: Kept with the users; they do not change the fit.
+            replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
 
         Returns:
-            One vector per user of ``ratings``.
+            One vector per user who has ratings here.
         """
-        self._check_newcomers(ratings)
+        ratings = self._newcomers(ratings, replace)
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(items >= 0)
         if len(known) == 0:
@@ -288,16 +275,11 @@ class OneRound(OneRoundOptions, Model):
         self.facts_, self.fit_ = facts, fit
         self.catalogue_ = Catalogue(items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table)
 
-    def _mechanism(self) -> Mechanism:
-        return NoPrivacy()  # predictions come back as they are; the privacy of this model is in ``privacy``
-
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger())
 
-    def _ever_rated(self) -> np.ndarray:
-        rated = np.zeros(len(self.catalogue_.items), bool)
-        rated[self.devices_.rated] = True
-        return rated
+    def _candidates(self) -> np.ndarray:
+        return self.catalogue_.trained.copy()
 
     def _check_params(self) -> None:
         check(self)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from hdpmf.errors import SecureSumError
 from hdpmf.secure_sum.primitives import KEY_BYTES, digest, identity_public, new_secret, sign, verifies
 
+MIN_DEVICES = 3
+"""With two, each would know the other's numbers from the sum."""
+
 MAX_DEVICES = 1 << 16
 """Devices on one roster. More users than that make several cohorts, whose sums add up."""
 
@@ -50,9 +53,9 @@ class Roster:
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self.keys = tuple(bytes(key) for key in keys)
-        if not 3 <= len(self.keys) <= MAX_DEVICES:
+        if not MIN_DEVICES <= len(self.keys) <= MAX_DEVICES:
             raise SecureSumError(
-                f"a roster has 3 to {MAX_DEVICES} devices, not {len(self.keys)}; more make several cohorts"
+                f"a roster has {MIN_DEVICES} to {MAX_DEVICES} devices, not {len(self.keys)}; more make several cohorts"
             )
         if any(len(key) != KEY_BYTES for key in self.keys):
             raise SecureSumError(f"every key on a roster has {KEY_BYTES} bytes")

@@ -9,7 +9,7 @@ from hdpmf.device.local_model import LocalModel, keep_model, kept_model, recomme
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import NotFittedError, UnknownIdError
 from hdpmf.models import HDPMF, HDPSum
-from hdpmf.models.base import Model
+from hdpmf.models.base import Estimator
 from hdpmf.privacy import PrivacySpec
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan, Round, encode
@@ -27,7 +27,7 @@ def _silo(ratings: Ratings, weights: PrivacyWeights) -> DeviceStore:
     return store
 
 
-def _agrees(store: DeviceStore, model: Model, users: list[int]) -> None:
+def _agrees(store: DeviceStore, model: Estimator, users: list[int]) -> None:
     for user in users:
         ours = recommend(store, 5, user=str(user))
         theirs = model.recommend(user, 5)
@@ -94,6 +94,6 @@ def test_from_rounds_of_others() -> None:
     model = HDPMF(4, 0.01, 0.01, 5, rng=0).fit(WORLD, weights)
     newcomers = WORLD.take(np.isin(WORLD.user_codes, [0, 3])).compact()
     store = _silo(newcomers, weights)
-    model.fold_in(newcomers, weights)
+    model.fold_in(newcomers, weights, replace=True)
     keep_model(store, _rounds(model, with_vectors=False))
     _agrees(store, model, newcomers.users.ids.tolist())

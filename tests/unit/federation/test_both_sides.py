@@ -248,7 +248,7 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(tmp_p
     # And with its own ratings each orders items as the library does.
     for number in (0, 7):
         own = town.stores[number].ratings()
-        model.fold_in(own)
+        model.fold_in(own, replace=True)
         user = str(own.users.ids[0])
         ours = recommend(town.stores[number], 5, user=user, model=town.agents[number].model)
         assert [one.item for one in ours] == [str(one.item) for one in model.recommend(user, 5)]

@@ -105,7 +105,7 @@ def test_what_is_chosen_is_what_runs():
 @pytest.mark.parametrize(
     ("name", "changes", "error", "said"),
     [
-        ("hdpmf", {"n_factors": 0}, ConfigError, "n_factors must be a whole number from 1, not 0"),
+        ("hdpmf", {"n_factors": 0}, ConfigError, "n_factors must be a whole number from 1 to 512, not 0"),
         ("hdpmf", {"n_factors": 2.0}, ConfigError, "n_factors must be a whole number"),
         ("hdpmf", {"learning_rate": float("nan")}, ConfigError, "learning_rate must be a positive number, not nan"),
         ("hdpmf", {"reg": -1}, ConfigError, "reg must be 0 or a positive number"),

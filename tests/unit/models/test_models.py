@@ -162,13 +162,13 @@ def test_unknown_ids_get_the_documented_fallback(split, weights):
     model = HDPMF(**QUICK).fit(train, weights)
     user = train.users.ids[0]
     own_mean = train.values[train.user_codes == 0].mean()
-    predicted = model.predict([user, "nobody", -5, user], ["nothing", train.items.ids[0], -7, train.items.ids[0]])
+    predicted = model.predict([user, -6, -5, user], [-8, train.items.ids[0], -7, train.items.ids[0]])
     assert predicted[0] == pytest.approx(own_mean)
     assert predicted[1] == predicted[2] == 3.0
     assert model.predict(user, train.items.ids[0])[0] == predicted[3]
     assert model.predict([], []).shape == (0,)
     with pytest.raises(RatingsError, match="pairs"):
-        model.predict([user], [1, 2])
+        model.predict([user, user], [1, 2, 3])
 
 
 def test_cold_test_ratings_are_scored_and_counted(split, weights):
@@ -238,14 +238,14 @@ def test_fold_in_respects_the_ball_the_weights_and_replaces(split, weights):
     assert np.linalg.norm(vector) <= 1 + 1e-5
     assert len(model.devices_.users) == n_before + 1
     assert model.devices_.beta[model.devices_.users.find([10**6])[0]] == 0.5
-    again = model.fold_in(one, PrivacyWeights.uniform(one, 1.0))
+    again = model.fold_in(one, PrivacyWeights.uniform(one, 1.0), replace=True)
     assert len(model.devices_.users) == n_before + 1
     assert not np.allclose(again, vector)
     others = model.predict(train.user_ids[:50], train.item_ids[:50])
     fresh = HDPMF(**QUICK).fit(train, weights)
     assert others == pytest.approx(fresh.predict(train.user_ids[:50], train.item_ids[:50]))
     with pytest.raises(RatingsError, match="none of the rated items"):
-        model.fold_in(Ratings.from_arrays([1], [10**7], [3]))
+        model.fold_in(Ratings.from_arrays([10**6 + 1], [10**7], [3]))
     with pytest.raises(RatingsError, match="scale"):
         model.fold_in(Ratings.from_arrays([1], train.items.ids[:1], [3], scale=(0, 10)))
     with pytest.raises(RatingsError, match="ids"):

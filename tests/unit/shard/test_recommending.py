@@ -7,7 +7,7 @@ import pytest
 
 from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.models import EASE, HDPBit, HDPSum
-from hdpmf.models.base import Model
+from hdpmf.models.base import Estimator
 from hdpmf.ratings import ItemFilter, ItemTable, Ratings, synthetic_world
 from hdpmf.shard import recommending
 from hdpmf.shard.recommending import best_items
@@ -17,12 +17,12 @@ USERS = WORLD.users.ids.tolist()
 
 
 @pytest.fixture(scope="module", params=[HDPSum, EASE])
-def model(request: pytest.FixtureRequest) -> Model:
-    fitted: Model = request.param(rng=0).fit(WORLD)
+def model(request: pytest.FixtureRequest) -> Estimator:
+    fitted: Estimator = request.param(rng=0).fit(WORLD)
     return fitted
 
 
-def test_many_users_get_what_each_gets(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_users_get_what_each_gets(model: Estimator, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = {user: model.recommend(user, 7) for user in USERS}
     for block in (1, 130, 1 << 20):  # scores held at once: of one user, of two, of all
         monkeypatch.setattr(recommending, "_BLOCK_SCORES", block)
@@ -40,7 +40,7 @@ def test_many_users_get_what_each_gets(model: Model, monkeypatch: pytest.MonkeyP
         model.recommend([USERS[0], -5])
 
 
-def test_rated_items_are_left_out_or_kept(model: Model) -> None:
+def test_rated_items_are_left_out_or_kept(model: Estimator) -> None:
     user = USERS[4]
     rated = set(WORLD.item_ids[WORLD.user_codes == 4].tolist())
     new = model.recommend(user, 100)
@@ -50,7 +50,7 @@ def test_rated_items_are_left_out_or_kept(model: Model) -> None:
     assert [found.item for found in everything if found.item not in rated] == [found.item for found in new]
 
 
-def test_filters_leave_the_order_as_it_is(model: Model) -> None:
+def test_filters_leave_the_order_as_it_is(model: Estimator) -> None:
     table = WORLD.item_table
     assert table is not None
     everything = model.recommend(USERS[4], 100)
@@ -69,7 +69,7 @@ def test_filters_leave_the_order_as_it_is(model: Model) -> None:
     assert model.recommend(USERS[4], 100, only=ItemFilter(items=chosen)) == everything[5:8]
 
 
-def test_facts_of_items_and_expected_ratings(model: Model) -> None:
+def test_facts_of_items_and_expected_ratings(model: Estimator) -> None:
     table = WORLD.item_table
     assert table is not None
     for found in model.recommend(USERS[4], 5):

@@ -10,7 +10,7 @@ import typer
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.cli.shared.output import confirm, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 _LEDGER_STAYS = (
@@ -46,7 +46,7 @@ def forget(
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError(f"forgetting cannot be undone: confirm with --yes that {what} should go")
-            typer.confirm(f"Forget {what} of {target.path}?", abort=True, err=True)
+            confirm(f"Forget {what} of {target.path}?")
         if everything:
             store.destroy()
         else:

@@ -11,7 +11,7 @@ import typer
 from hdpmf.cli.device.store import PassphraseFile, StoreOptions, StorePath, find_passphrase, second_passphrase
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.cli.shared.output import confirm, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 _ONCE = (
@@ -92,7 +92,7 @@ def unmove(
     if lost and not yes:
         if not sys.stdin.isatty():
             raise ConfigError("if the export was imported after all, both stores spend: confirm --lost with --yes")
-        typer.confirm("Was the export never imported, by anybody, and is it gone for good?", abort=True, err=True)
+        confirm("Was the export never imported, by anybody, and is it gone for good?")
     take_back(target.path, file, lost=lost, passphrase=target.passphrase(), old_copy=target.old_copy)
     if json:
         print_json({"store": str(target.path), "export": None if file is None else str(file), "lost": lost})

@@ -11,7 +11,7 @@ import typer
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.cli.shared.output import confirm, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 
@@ -35,7 +35,7 @@ def rotate(
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("new keys cannot be undone: confirm with --yes")
-            typer.confirm(f"Make new keys for {target.path}?", abort=True, err=True)
+            confirm(f"Make new keys for {target.path}?")
         old = store.identity.public.hex()
         made = rotation.rotate(store)
         atomic_write(place, made.to_json())

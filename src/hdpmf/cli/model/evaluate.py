@@ -14,7 +14,7 @@ from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
-    from hdpmf.models import Model
+    from hdpmf.models import Estimator
     from hdpmf.ratings import Ratings
 
 _BASELINES = ("user-mean", "global-mean")
@@ -126,7 +126,7 @@ def _evaluate_choices(
     print_lines(*said, claim_sentence(model.privacy))
 
 
-def _lists(model: Model, held_out: Ratings) -> dict[str, float | int | None]:
+def _lists(model: Estimator, held_out: Ratings) -> dict[str, float | int | None]:
     """Ranking metrics under their names in the JSON; None for a method that predicts the same for every item."""
     measured = model.rank(held_out, _LISTED) if model.can_rank else {}
     named: dict[str, float | int | None] = {

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.cli.shared.method_options import ModelOptions, recorded
-from hdpmf.cli.shared.output import claim_fields, epochs_progress
+from hdpmf.cli.shared.output import claim_fields, epochs_progress, note
 from hdpmf.methods import method_named
 
 if TYPE_CHECKING:
-    from hdpmf.models import Model
+    from hdpmf.models import Estimator
     from hdpmf.privacy import PrivacyWeights
     from hdpmf.privacy.accounting import PersonCosts
     from hdpmf.ratings import Ratings
 
 
-def make(method: str, options: ModelOptions, seed: int) -> Model:
+def make(method: str, options: ModelOptions, seed: int) -> Estimator:
     """The model that the options describe."""
     from hdpmf.models import make_model
 
@@ -25,16 +26,21 @@ def make(method: str, options: ModelOptions, seed: int) -> Model:
 
 
 def fit(
-    method: str, model: Model, ratings: Ratings, weights: PrivacyWeights, validation: Ratings | None = None
+    method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights, validation: Ratings | None = None
 ) -> float:
     """Fit it, with a bar; the seconds that it took."""
     with epochs_progress(f"training {method_named(method).label}", getattr(model, "epochs", 1)) as after_epoch:
         begin = time.perf_counter()
-        model.fit(ratings, weights, validation=validation, callbacks=[after_epoch])
-        return time.perf_counter() - begin
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model.fit(ratings, weights, validation=validation, callbacks=[after_epoch])
+        seconds = time.perf_counter() - begin
+    for warning in warned:
+        note(f"warning: {warning.message}")
+    return seconds
 
 
-def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
+def facts(method: str, model: Estimator, seed: int, data: str) -> dict[str, Any]:
     """What JSON says about a fitted model, so that the run can be repeated: what it was really trained with."""
     from hdpmf.models.one_round import OneRound
 
@@ -51,7 +57,7 @@ def facts(method: str, model: Model, seed: int, data: str) -> dict[str, Any]:
     return document
 
 
-def persons(method: str, model: Model, ratings: Ratings, weights: PrivacyWeights) -> PersonCosts | None:
+def persons(method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights) -> PersonCosts | None:
     """What all ratings of one person cost together, where that is proved; else `hdpmf privacy explain` says more."""
     from dataclasses import replace
 
@@ -63,7 +69,7 @@ def persons(method: str, model: Model, ratings: Ratings, weights: PrivacyWeights
     return person_costs(setting, method_named(method).headline, ratings, weights)
 
 
-def remarks(model: Model, whole: PersonCosts | None = None) -> list[str]:
+def remarks(model: Estimator, whole: PersonCosts | None = None) -> list[str]:
     """What a user should be told about a fitted one-round model, and about whole persons."""
     from hdpmf.models.one_round import HDPSum, OneRound
 

@@ -57,10 +57,14 @@ class MethodOptions:
         """What was given, for the method.
 
         Raises:
-            ConfigError: The method does not have one of the options.
+            ConfigError: The method does not have one of the options, or a value is out of range.
         """
         known = method_named(method)
-        return {name: _value(self._require(known, name), value) for name, value in self.given.items()}
+        options = {name: self._require(known, name) for name in self.given}
+        chosen = {name: _value(option, self.given[name]) for name, option in options.items()}
+        for name, option in options.items():
+            option.check(chosen[name], option.flag)
+        return chosen
 
     def value(self, method: str, name: str, otherwise: Any = None) -> Any:
         """An option's value: given, or the method's default; ``otherwise`` for a method that does not have it."""

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from hdpmf.errors import StorageError
+from hdpmf.errors import DeclinedError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,6 +166,12 @@ def progress_bar(
     with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
         task = shown.add_task(label, total=total)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal; DeclinedError for anything but yes."""
+    if not typer.confirm(question, err=True):
+        raise DeclinedError("not confirmed; nothing was done")
 
 
 def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
