@@ -11,21 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hdpmf.errors import HdpmfError
-    from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPBit, HDPSum, UserMean, load_model, make_model
+    from hdpmf.methods import option
+    from hdpmf.models import (
+        DPMF,
+        HDPMF,
+        MF,
+        PDPMF,
+        BiasedMF,
+        Estimator,
+        GlobalMean,
+        HDPBit,
+        HDPSum,
+        UserMean,
+        add_method,
+        load_model,
+        make_model,
+    )
     from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
     from hdpmf.ratings import ItemFilter, Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
 
 _HOMES = {
     "hdpmf.errors": ("HdpmfError",),
+    "hdpmf.methods": ("option",),
     "hdpmf.models": (
         "DPMF",
         "HDPMF",
         "MF",
         "PDPMF",
+        "BiasedMF",
+        "Estimator",
         "GlobalMean",
         "HDPBit",
         "HDPSum",
         "UserMean",
+        "add_method",
         "load_model",
         "make_model",
     ),
@@ -47,6 +66,8 @@ __all__ = [
     "HDPMF",
     "MF",
     "PDPMF",
+    "BiasedMF",
+    "Estimator",
     "GlobalMean",
     "Group",
     "HDPBit",
@@ -58,10 +79,12 @@ __all__ = [
     "RatingScale",
     "Ratings",
     "UserMean",
+    "add_method",
     "load_dataset",
     "load_model",
     "load_split",
     "make_model",
+    "option",
     "read_split",
     "synthetic_world",
 ]

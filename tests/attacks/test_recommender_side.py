@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from hdpmf.cli.main import app
+from hdpmf.cli.commands import app
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.privacy.coding import sum_channels
 from hdpmf.privacy.noise import dense_laplace_scale

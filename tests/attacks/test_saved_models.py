@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hdpmf.cli.main import app
+from hdpmf.cli.commands import app
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, short_claim
 from hdpmf.errors import RatingsError
 from hdpmf.models import load_model, make_model

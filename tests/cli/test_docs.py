@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from hdpmf.cli.main import _UsageError, app
+from hdpmf.cli.commands import app
+from hdpmf.cli.main import _UsageError
 from hdpmf.methods import METHODS
 
 ROOT = Path(__file__).parents[2]

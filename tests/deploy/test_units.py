@@ -9,7 +9,7 @@ import pytest
 import typer
 from page import ROOT, section, unit_command
 
-from hdpmf.cli.main import app
+from hdpmf.cli.commands import app
 
 SERVICES = ("aggregator", "recommender")
 HARDENING = {

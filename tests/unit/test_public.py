@@ -10,9 +10,9 @@ import hdpmf
 from hdpmf import errors
 
 PUBLIC = [
-    "DPMF", "HDPMF", "MF", "PDPMF", "GlobalMean", "Group", "HDPBit", "HDPSum", "HdpmfError", "ItemFilter",
-    "PrivacySpec", "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "load_dataset", "load_model", "load_split",
-    "make_model", "read_split", "synthetic_world",
+    "DPMF", "HDPMF", "MF", "PDPMF", "BiasedMF", "Estimator", "GlobalMean", "Group", "HDPBit", "HDPSum", "HdpmfError",
+    "ItemFilter", "PrivacySpec", "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "add_method", "load_dataset",
+    "load_model", "load_split", "make_model", "option", "read_split", "synthetic_world",
 ]  # fmt: skip
 
 

@@ -10,13 +10,14 @@ import os
 import signal
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from hdpmf.errors import DivergedError, HdpmfError, RatingsError
 from hdpmf.experiments.environment import host_facts
 from hdpmf.experiments.runs import Data, Part, Run, model_of
 from hdpmf.experiments.store import Result, StoredClaim, now
+from hdpmf.methods.plugins import load_module, load_plugin
 from hdpmf.models import Estimator
 from hdpmf.models.convergence import FarFromConvergedWarning
 from hdpmf.models.factorization import Factorization
@@ -45,7 +47,8 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     Attributes:
         files: Where the user's files are, by checksum.
-        imports: Modules that register methods.
+        imports: Modules that add methods.
+        plugins: Files that do.
         starter: The process that started this; in any other one, Ctrl-C is left to it.
         listed: Ids of the runs whose lists are to be measured, which takes longer than many a fit.
     """
@@ -53,6 +56,7 @@ class RunGroup(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...]
     files: Mapping[str, str] = {}
     imports: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     starter: int = 0
     listed: frozenset[str] = frozenset()
 
@@ -61,8 +65,10 @@ def do_task(task: RunGroup) -> list[Result]:
     """Do the runs of a task."""
     if os.getpid() != task.starter:
         _become_worker(task.starter)
+    for file in task.plugins:
+        load_plugin(file)
     for module in task.imports:
-        import_module(module)
+        load_module(module)
     return [do_run(run, task.files, run.id in task.listed) for run in task.runs]
 
 
@@ -84,7 +90,7 @@ def _end_with(starter: int) -> None:
 
 
 def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
-    """Fit and score. Divergence and our own errors are results too."""
+    """Fit and score. Divergence and errors are results too."""
     started = now()
     claim: StoredClaim | None = None
     try:
@@ -97,7 +103,7 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
             warnings.simplefilter("ignore", FarFromConvergedWarning)  # grids have such cells; the error says it
             model.fit(train, weights)
         metrics = measured(model, train, test, time.perf_counter() - begin, with_lists)
-    except HdpmfError as error:
+    except Exception as error:  # also what somebody else's method raises: the other runs go on
         return finished(run, started, claim, error=error)
     return finished(run, started, claim, metrics)
 
@@ -107,21 +113,29 @@ def finished(
     started: str,
     claim: StoredClaim | None,
     metrics: dict[str, float | int] | None = None,
-    error: HdpmfError | None = None,
+    error: Exception | None = None,
     host: Mapping[str, str | int] | None = None,
 ) -> Result:
-    """The result of a run that ended now, well or with an error of ours."""
+    """The result of a run that ended now, well or with an error."""
     return Result(
         run=run,
         status="done" if error is None else "diverged" if isinstance(error, DivergedError) else "failed",
         metrics=metrics or {},
         claim=claim,
-        message="" if error is None else str(error),
+        message="" if error is None else _in_words(error),
         version=version("hdpmf"),
         started=started,
         finished=now(),
         host={**host_facts(), **(host or {})},
     )
+
+
+def _in_words(error: Exception) -> str:
+    """Our errors say all there is to say; others get their kind, and the line that raised them."""
+    if isinstance(error, HdpmfError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def measured(

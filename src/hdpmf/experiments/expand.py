@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
 from hdpmf.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
 from hdpmf.methods import METHODS
+from hdpmf.methods.plugins import load_module
 from hdpmf.privacy import PrivacySpec
 from hdpmf.ratings import dataset_info, find_dataset
 
@@ -102,10 +102,7 @@ def file_digest(path: Path) -> str:
 def method_names(experiment: Experiment) -> tuple[str, ...]:
     """The methods of an experiment, in the order of the registry for ``all``."""
     for module in experiment.imports:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"{experiment.name}: cannot import {module!r} ({error}); is it on PYTHONPATH?") from error
+        load_module(module)
     lists = experiment.measure == "lists"
     # Some methods make only lists; the trivial baselines among the others make none.
     able = (name for name, method in METHODS.items() if method.lists_only <= lists and (not lists or method.has_lists))

@@ -32,6 +32,7 @@ from hdpmf.experiments.spec import Experiment
 from hdpmf.experiments.store import Result, Store
 from hdpmf.experiments.summary import cell_places
 from hdpmf.gpu.availability import use_gpu
+from hdpmf.methods.plugins import PLUGINS
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 
@@ -52,11 +53,13 @@ class Done:
 
     Attributes:
         ran: Runs done now, by status.
+        failures: What the failed ones among them said last, by method.
         reused: Runs that were in the store already.
         seconds: Wall time.
     """
 
     ran: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
     reused: int = 0
     seconds: float = 0.0
 
@@ -125,7 +128,14 @@ def run_experiments(
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
             listed = _listed(experiments, store.results())
             tasks = [
-                RunGroup(tuple(group), places_of_files, imports, os.getpid(), listed & {run.id for run in group})
+                RunGroup(
+                    tuple(group),
+                    places_of_files,
+                    imports,
+                    tuple(map(str, PLUGINS)),
+                    os.getpid(),
+                    listed & {run.id for run in group},
+                )
                 for group in tasks_of(alone)
             ]
             for result in chain(
@@ -134,6 +144,8 @@ def run_experiments(
             ):
                 store.add(result)
                 done.ran[result.status] = done.ran.get(result.status, 0) + 1
+                if result.status == "failed":
+                    done.failures[result.run.method] = result.message
                 if progress is not None:
                     progress.finished(result)
         reason = "finished"

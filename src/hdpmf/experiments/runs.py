@@ -1,8 +1,9 @@
 """A run: one fit and its score, described completely, with an identity that never changes.
 
 The identity is a hash of everything that determines the result: data, split, method, parameters, privacy wishes,
-seed, and the version of the procedure. What does not determine it (threads, machine, place of the files) is no part
-of it. So the same run in two experiments is one run, and a command that was stopped knows what it has done.
+seed, the version of the procedure, and the source of a method that is not ours. What does not determine it (threads,
+machine, place of the files) is no part of it. So the same run in two experiments is one run, and a command that was
+stopped knows what it has done.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.methods import METHODS
+from hdpmf.methods.source import source_digest
 from hdpmf.models import Estimator, make_model
 
 RESULTS_VERSION = 1
@@ -107,8 +109,12 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def id(self) -> str:
         """The identity: 32 hexadecimal digits."""
-        of_method = METHODS[self.method].version if self.method in METHODS else 0
-        version = [RESULTS_VERSION, of_method] if of_method else RESULTS_VERSION
+        method = METHODS.get(self.method)
+        of_method: list[int | str] = [] if method is None else [method.version] if method.version else []
+        source = "" if method is None else source_digest(method.estimator)
+        if source:
+            of_method.append(source)
+        version = [RESULTS_VERSION, *of_method] if of_method else RESULTS_VERSION
         content = msgspec.json.encode([version, _plain(self)], order="sorted")
         return hashlib.sha256(content).hexdigest()[:32]
 

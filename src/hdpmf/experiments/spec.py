@@ -27,6 +27,7 @@ from msgspec import Meta
 from hdpmf.errors import ConfigError
 from hdpmf.experiments.runs import Scalar
 from hdpmf.methods import METHODS
+from hdpmf.methods.plugins import load_module
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -167,7 +168,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuning: Choice of hyper-parameters.
         vary: What the figure varies.
         data: The user's data sets.
-        imports: Python modules to import first; one of the user's can add its methods to ``hdpmf.models.METHODS``.
+        imports: Python modules that add methods (``hdpmf.add_method``); one beside the TOML file is found.
         quick: A reduced version; its numbers are first impressions.
     """
 
@@ -227,17 +228,19 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
         raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file in UTF-8; an experiment is a TOML file") from error
-    return parse_experiment(text, str(path))
+    return parse_experiment(text, str(path), Path(path).parent)
 
 
-def parse_experiment(text: str, origin: str) -> Experiment:
-    """Make an experiment from TOML; ``origin`` names it in messages."""
+def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Experiment:
+    """Make an experiment from TOML; ``origin`` names it in messages, ``beside`` is where its own modules may be."""
     try:
         experiment = msgspec.convert(tomllib.loads(text), Experiment)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {error}; the fields are explained in hdpmf.experiments.spec") from error
+    for module in experiment.imports:
+        load_module(module, beside)
     check(experiment, origin)
     return experiment
 

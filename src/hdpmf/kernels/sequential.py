@@ -35,7 +35,7 @@ class PassNoise:
 
 
 @njit(inline="always")
-def _swap_in(position: Any, end: Any, counter: Any, first: Any, second: Any, third: Any) -> Any:
+def swap_in(position: Any, end: Any, counter: Any, first: Any, second: Any, third: Any) -> Any:
     """Exchange the rating at ``position`` with a random one of those not yet visited."""
     word, counter = next_word(counter)
     chosen = position + np.int64(((word >> np.uint64(32)) * np.uint64(end - position)) >> np.uint64(32))
@@ -82,7 +82,7 @@ def _pass(
         for position in range(start[row], start[row + 1]):
             # Noise that is drawn once belongs to its rating, so the order of the ratings must then stay.
             if spread is None or noise_epoch == epoch:
-                counter = _swap_in(position, start[row + 1], counter, partner, target, coefficient)
+                counter = swap_in(position, start[row + 1], counter, partner, target, coefficient)
             other = load(others, partner[position], lanes)
             residual = weighted(target[position] - dot(other, x), coefficient, position)
             x = x * keep + other * (residual * two_rate)
@@ -116,7 +116,7 @@ def _joint_pass(
     counter = stream_key(seed, epoch, 0)
     n = len(users)
     for position in range(n):
-        counter = _swap_in(position, n, counter, users, items, target)
+        counter = swap_in(position, n, counter, users, items, target)
         u = load(U, users[position], lanes)
         v = load(V, items[position], lanes)
         step = (target[position] - dot(u, v)) * two_rate

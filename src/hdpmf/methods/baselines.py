@@ -13,7 +13,7 @@ from hdpmf.methods.claims import (
     SUMS_OVER_USERS,
     nothing_hidden,
 )
-from hdpmf.methods.configurations import ListOptions, NoOptions, PopularityOptions
+from hdpmf.methods.configurations import BiasedOptions, ListOptions, NoOptions, PopularityOptions
 from hdpmf.methods.method import VIEWS, Claim, Form, Method
 
 USER_MEAN = Method(
@@ -57,6 +57,22 @@ GLOBAL_MEAN = Method(
         "The ratings themselves, of which the recommender computes one mean.", "all ratings", "all ratings", NO_NOISE
     ),
     colour="#8c8f94",
+)
+
+BIASED_MF = Method(
+    name="biased-mf",
+    label="Biased MF",
+    summary="matrix factorization with user and item biases, trained on ratings given away; not private",
+    family="clear",
+    estimator="hdpmf.models.biased:BiasedMF",
+    configuration=BiasedOptions,
+    defaults={"epochs": 40},
+    tuning={"learning_rate": (0.005, 0.01, 0.02), "reg": (0.05, 0.1)},
+    accounting="no-noise",
+    plain=nothing_hidden(
+        "The ratings themselves, on which the recommender trains.", "all ratings", "all ratings", NO_NOISE
+    ),
+    colour="#4d4d4d",
 )
 
 PRIVATE_POPULAR = Method(

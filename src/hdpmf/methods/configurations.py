@@ -128,6 +128,20 @@ class HDPMFOptions(PrivateFactorizationOptions):
 
 
 @dataclass(eq=False, repr=False)
+class BiasedOptions:
+    """Training vectors and biases on ratings given away; constants by validation (docs/designs.md)."""
+
+    n_factors: int = option(
+        50, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+    )
+    learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
+    reg: float = option(0.1, "Regularisation.", flags=("--reg",), metavar="R", least=0)
+    epochs: int = option(40, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    _: KW_ONLY
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
 class OneRoundOptions(Placement):
     """One round of what is sent; everything else is fitted on the device."""
 

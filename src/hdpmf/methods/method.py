@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 from hdpmf.errors import ConfigError
 from hdpmf.methods.option import Option, options_of
 
-Family = Literal["factorization", "sums", "bits", "local", "central"]
-"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per rating, nothing sent, or
-ratings given away."""
+Family = Literal["factorization", "sums", "bits", "local", "central", "clear"]
+"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per rating, nothing sent,
+means and lists of ratings given away, or training on ratings given away."""
 
 Status = Literal["none", "nominal", "proved"]
 """What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a guarantee."""
@@ -20,6 +20,8 @@ Status = Literal["none", "nominal", "proved"]
 View = Literal["messages", "sums", "two-servers"]
 """What the recommender sees: each device's messages; only secure sums over devices, by masks; or only sums that two
 servers made, with what one of these servers sees. Whoever gets only the finished model sees less than any."""
+
+_ESTIMATOR = ("fit", "predict", "rank", "privacy", "get_params")
 
 VIEWS: tuple[View, ...] = get_args(View)
 
@@ -131,6 +133,13 @@ class Method:
     version: int = 0
 
     def __post_init__(self) -> None:
+        if isinstance(self.estimator, type):
+            missing = [name for name in _ESTIMATOR if not hasattr(self.estimator, name)]
+            if missing:
+                raise ConfigError(
+                    f"{self.estimator.__name__}, the estimator of {self.name}, is no hdpmf.Estimator (it has no "
+                    f"{missing[0]}); subclass that"
+                )
         known = options_of(self.configuration)
         wrong = sorted({*self.fixed, *self.defaults} - set(known))
         if wrong:

@@ -2,12 +2,14 @@
 
 from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.biased import BiasedMF
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists, PrivatePopular
 from hdpmf.models.methods import make_model
 from hdpmf.models.one_round import HDPSum
+from hdpmf.models.own import add_method
 from hdpmf.models.training import EpochRecord
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.ratings.item_features import ItemFeatures
@@ -21,6 +23,7 @@ __all__ = [
     "IALS",
     "MF",
     "PDPMF",
+    "BiasedMF",
     "EpochRecord",
     "Estimator",
     "GlobalMean",
@@ -34,6 +37,7 @@ __all__ = [
     "PrivatePopular",
     "Recommendation",
     "UserMean",
+    "add_method",
     "load_model",
     "load_prior",
     "make_model",

@@ -22,10 +22,13 @@ import numpy as np
 
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
 from hdpmf.files import new_folder
+from hdpmf.methods import METHODS, method_of
 from hdpmf.models.base import Estimator
-from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.baselines import Baseline, GlobalMean, UserMean
+from hdpmf.models.biased import BiasedMF
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.models.learned import learned_by, restore
 from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListsOnly, MostPopular, NeuralLists, PrivatePopular
 from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.params import with_current_names
@@ -44,7 +47,7 @@ from hdpmf.shard import Devices
 _CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
     for kind in (
-        *(MF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
+        *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
         *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
     )
 }
@@ -73,11 +76,13 @@ def load_model(folder: str | os.PathLike[str]) -> Estimator:
     root = Path(folder)
     public = PublicModel.load(root / "recommender")
     public.items.stated = public.about.get("privacy", {}).get("items") == "stated"
+    kind = _class_of(public.about)
     _, private, state = read_part(root / "devices" / "devices.json", root / "devices" / "devices.safetensors")
     try:
         params = dict(public.about["parameters"], **private["parameters"])
         params |= {name: given for name in ("features", "prior") if (given := getattr(public, name)) is not None}
-        model = _CLASSES[public.about["model"]](**with_current_names(params, stacklevel=None))
+        model = kind(**with_current_names(params, stacklevel=None))
+        restore(model, private.get("learned", {}), state)
         if "stars" not in state:  # version 0.1.0 kept what was rated and not how: every item counts as the user's mean
             counts = np.diff(state["rated_start"])
             state["stars"] = to_stars(np.repeat(state["means"], counts), public.scale).astype(np.float32)
@@ -101,6 +106,21 @@ def load_model(folder: str | os.PathLike[str]) -> Estimator:
     return model
 
 
+def _class_of(about: dict[str, Any]) -> type[Estimator]:
+    """The class that a saved model is of: ours, or that of a registered method."""
+    name = about.get("model", "")
+    if name in _CLASSES:
+        return _CLASSES[name]
+    method = METHODS.get(about.get("method", ""))
+    if method is None:
+        raise ModelFileError(
+            f"the model is a {name} of the method {about.get('method')!r}, which is not known here; import what adds "
+            "it (on the command line: --plugin FILE)"
+        )
+    kind: type[Estimator] = method.model
+    return kind
+
+
 def public_part(model: Estimator) -> PublicModel:
     """What the recommender holds of a fitted model."""
     catalogue, params = model.catalogue_, model.get_params()
@@ -109,6 +129,9 @@ def public_part(model: Estimator) -> PublicModel:
         "parameters": {name: _plain(value) for name, value in params.items() if name not in _PRIVATE_PARAMETERS},
         "privacy": asdict(model.privacy),
     }
+    method = method_of(model)
+    if type(model).__name__ not in _CLASSES and method is not None:
+        about["method"] = method.name
     if isinstance(model, GlobalMean):
         about["mean"] = model.mean_
     fit = None
@@ -161,6 +184,9 @@ def _write_devices(model: Estimator, folder: Path) -> None:
     if isinstance(model, Factorization):
         private["history"] = [asdict(record) for record in model.history_]
     arrays = {name: getattr(devices, name) for name in _STATE}
+    if not isinstance(model, Factorization | OneRound | Baseline):
+        private["learned"], own = learned_by(model)
+        arrays |= own
     write_part(folder, "devices.json", private, "devices.safetensors", arrays, mode=0o600)
 
 

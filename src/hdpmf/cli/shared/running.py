@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.shared.options import completing, run_option
 from hdpmf.cli.shared.output import note, print_lines, print_table
+from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
     from hdpmf.experiments import Cell, Done, Experiment
@@ -110,6 +111,10 @@ def run_and_summarise(
             done = run_experiments(
                 experiments, store, files=files or {}, command=public_command, progress=progress, **execution.arguments
             )
+        for method, message in done.failures.items():
+            note(f"failed: {METHODS[method].label}: {message}")
+        if done.failures:
+            note("The same command tries failed runs again.")
         results = store.results()
         cells = {
             experiment.name: collect(store, experiment, results) for experiment in experiments if experiment.has_runs

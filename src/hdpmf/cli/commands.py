@@ -1,0 +1,93 @@
+"""The commands of ``hdpmf``, put together.
+
+They import what is heavy inside their functions: ``hdpmf --help`` has to be there at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hdpmf.cli.aggregator.app import app as aggregator_app
+from hdpmf.cli.audit.app import app as audit_app
+from hdpmf.cli.data.app import app as data_app
+from hdpmf.cli.demo import demo
+from hdpmf.cli.device.app import app as device_app
+from hdpmf.cli.doctor import doctor
+from hdpmf.cli.experiment.app import app as experiment_app
+from hdpmf.cli.federate.app import app as federate_app
+from hdpmf.cli.health import health
+from hdpmf.cli.methods.app import methods
+from hdpmf.cli.model.evaluate import evaluate
+from hdpmf.cli.model.recommend import recommend
+from hdpmf.cli.model.release import release
+from hdpmf.cli.model.train import train
+from hdpmf.cli.model.tune import tune
+from hdpmf.cli.paper.app import app as paper_app
+from hdpmf.cli.prior.app import app as prior_app
+from hdpmf.cli.privacy.app import app as privacy_app
+from hdpmf.cli.recommender.app import app as recommender_app
+from hdpmf.cli.shared.output import hdpmf_version
+
+EPILOG = (
+    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
+    "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training diverged, 11 secure sum, 12 federated run "
+    "stopped, 13 sum by two servers, 14 answered no, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="hdpmf",
+    help="Recommendations without trusting the recommender: matrix factorization with heterogeneous differential "
+    "privacy.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # Tracebacks stay plain: the pretty ones print local variables, and those hold ratings.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hdpmf {hdpmf_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE",
+            help="A Python file with methods of your own; it may also follow the command.",
+        ),
+    ] = None,
+) -> None:
+    pass
+
+
+# The commands, in the order that help shows them. A new one is a module of its own and a line here.
+app.add_typer(data_app, name="data")
+app.command()(train)
+app.command()(release)
+app.command()(evaluate)
+app.command()(methods)
+app.command()(recommend)
+app.command()(tune)
+app.add_typer(device_app, name="device")
+app.add_typer(privacy_app, name="privacy")
+app.add_typer(prior_app, name="prior")
+app.add_typer(audit_app, name="audit")
+app.add_typer(federate_app, name="federate")
+app.add_typer(recommender_app, name="recommender")
+app.add_typer(aggregator_app, name="aggregator")
+app.add_typer(experiment_app, name="experiment")
+app.add_typer(paper_app, name="paper")
+app.command()(demo)
+app.command()(doctor)
+app.command()(health)

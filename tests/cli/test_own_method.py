@@ -1,0 +1,137 @@
+"""A method of the user's own, as docs/own-method.md has it: written to files, run, changed and broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hdpmf
+from hdpmf.errors import ConfigError
+from hdpmf.methods import METHODS
+from hdpmf.methods.source import source_digest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text()
+METHOD, USE = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+(EXPERIMENT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+COMMANDS = [line[2:].split() for line in PAGE.splitlines() if line.startswith("$ hdpmf ")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "damped.py").write_text(METHOD)
+    (tmp_path / "with-mine.toml").write_text(EXPERIMENT)
+    return tmp_path
+
+
+def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from hdpmf.cli.main import run; run()" if arguments[0] == "hdpmf" else ""
+    words = arguments[1:] if code else arguments
+    source = str(Path(hdpmf.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, *(["-c", code] if code else []), *words],
+        cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}, check=False,
+    )  # fmt: skip
+
+
+def _experiment(folder: Path) -> dict[str, Any]:
+    ended = _run(folder, "hdpmf", "experiment", "run", "with-mine.toml", "--out", "out", "--jobs", "1", "--json")
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found | {"cells": {cell["method"]: cell for cell in found["cells"]}, "said": ended.stderr}
+
+
+@pytest.mark.slow
+def test_the_page_works_as_it_is_written(folder: Path) -> None:
+    (folder / "use.py").write_text(USE)
+    ended = _run(folder, "use.py")
+    assert ended.returncode == 0, ended.stderr
+    assert "no privacy" in ended.stdout
+    for command in COMMANDS:
+        ended = _run(folder, *command)
+        assert ended.returncode == 0, (command, ended.stderr)
+        assert "Traceback" not in ended.stderr
+    assert "Damped item mean" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_changed_method_is_run_again_and_a_broken_one_ends_nothing(folder: Path) -> None:
+    first = _experiment(folder)
+    assert first["n_ran"] == 6
+    assert _experiment(folder)["n_ran"] == 0
+    (folder / "damped.py").write_text(METHOD.replace("return self.means_[items]", "return 5 - self.means_[items] / 5"))
+    changed = _experiment(folder)
+    assert (changed["n_ran"], changed["n_reused"]) == (2, 4)
+    assert changed["cells"]["damped-mean"]["mse"]["mean"] > first["cells"]["damped-mean"]["mse"]["mean"] + 0.1
+    assert changed["cells"]["hdp-sum"] == first["cells"]["hdp-sum"]
+    (folder / "damped.py").write_text(METHOD.replace("self.means_ = ", "self.means_ = 1 / 0 * "))
+    broken = _experiment(folder)
+    assert broken["ran"] == {"failed": 2}
+    assert broken["cells"]["damped-mean"]["status"] == "failed"
+    assert broken["cells"]["hdp-sum"]["status"] == "done"
+    assert "ZeroDivisionError: division by zero (damped.py, line " in broken["said"]
+
+
+def test_a_neighbour_that_is_imported_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    digests = []
+    for number in (1, 2):
+        (tmp_path / "neighbour_of_mine.py").write_text(f"X = {number}\n")
+        (tmp_path / "own_with_neighbour.py").write_text("import neighbour_of_mine\nclass Mine: pass\n")
+        digests.append(source_digest("own_with_neighbour:Mine"))
+        source_digest.cache_clear()
+    assert digests[0] != digests[1]
+    (tmp_path / "a_stranger.py").write_text("Y = 1\n")
+    assert source_digest("own_with_neighbour:Mine") == digests[1]
+    assert all(
+        source_digest(method.estimator) == "" for method in METHODS.values() if isinstance(method.estimator, str)
+    )
+
+
+def test_a_plain_class_is_told_what_to_become() -> None:
+    class Plain:
+        """Nothing of ours."""
+
+    with pytest.raises(ConfigError, match=r"Plain is no hdpmf.Estimator; write class Plain\(hdpmf.Estimator\)"):
+        hdpmf.add_method("plain", Plain)  # type: ignore[arg-type]
+    assert "plain" not in METHODS
+
+
+def test_a_class_that_is_half_written_says_what_it_lacks() -> None:
+    class Half(hdpmf.Estimator):
+        """It neither learns nor expects."""
+
+    train = hdpmf.synthetic_world(n_users=20, n_items=10, n_ratings=100, rng=0)
+    with pytest.raises(ConfigError, match="Half does not say how it learns"):
+        Half().fit(train)
+    Half.learn = lambda self, train, weights: None  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="Half does not say what it expects"):
+        Half().fit(train).predict(train.users.ids[:1], train.items.ids[:1])
+    Half.expect = lambda self, users, items: [1.0]  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(ConfigError, match="a finite number for each of 2 pairs"):
+        Half().fit(train).predict(train.user_ids[:2], train.item_ids[:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is no Python file"),
+        ("x = 1\n", "adds no method"),
+        ("1 / 0\n", "cannot be loaded: ZeroDivisionError"),
+    ],
+)
+def test_a_file_that_is_no_plugin(tmp_path: Path, text: str | None, said: str) -> None:
+    from hdpmf.methods.plugins import load_plugin
+
+    file = tmp_path / "no_plugin_of_mine.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load_plugin(file)
+    sys.modules.pop("no_plugin_of_mine", None)
