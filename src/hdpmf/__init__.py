@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         HDPSum,
         UserMean,
         add_method,
+        compare,
         load_model,
         make_model,
     )
@@ -45,6 +46,7 @@ _HOMES = {
         "HDPSum",
         "UserMean",
         "add_method",
+        "compare",
         "load_model",
         "make_model",
     ),
@@ -80,6 +82,7 @@ __all__ = [
     "Ratings",
     "UserMean",
     "add_method",
+    "compare",
     "load_dataset",
     "load_model",
     "load_split",

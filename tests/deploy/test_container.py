@@ -22,7 +22,7 @@ import pytest
 import typer
 from page import ROOT
 
-from hdpmf.cli.main import app
+from hdpmf.cli.commands import app
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 Instruction = tuple[str, str]

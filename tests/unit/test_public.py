@@ -11,8 +11,8 @@ from hdpmf import errors
 
 PUBLIC = [
     "DPMF", "HDPMF", "MF", "PDPMF", "BiasedMF", "Estimator", "GlobalMean", "Group", "HDPBit", "HDPSum", "HdpmfError",
-    "ItemFilter", "PrivacySpec", "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "add_method", "load_dataset",
-    "load_model", "load_split", "make_model", "option", "read_split", "synthetic_world",
+    "ItemFilter", "PrivacySpec", "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "add_method", "compare",
+    "load_dataset", "load_model", "load_split", "make_model", "option", "read_split", "synthetic_world",
 ]  # fmt: skip
 
 

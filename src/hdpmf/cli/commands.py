@@ -21,6 +21,8 @@ from hdpmf.cli.federate.app import app as federate_app
 from hdpmf.cli.health import health
 from hdpmf.cli.methods.app import methods
 from hdpmf.cli.model.evaluate import evaluate
+from hdpmf.cli.model.fold_in import fold_in
+from hdpmf.cli.model.predict import predict
 from hdpmf.cli.model.recommend import recommend
 from hdpmf.cli.model.release import release
 from hdpmf.cli.model.train import train
@@ -78,6 +80,8 @@ app.command()(release)
 app.command()(evaluate)
 app.command()(methods)
 app.command()(recommend)
+app.command()(predict)
+app.command("fold-in")(fold_in)
 app.command()(tune)
 app.add_typer(device_app, name="device")
 app.add_typer(privacy_app, name="privacy")

@@ -240,7 +240,10 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {error}; the fields are explained in hdpmf.experiments.spec") from error
     for module in experiment.imports:
-        load_module(module, beside)
+        try:
+            load_module(module, beside)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from error
     check(experiment, origin)
     return experiment
 

@@ -276,5 +276,20 @@ class Store(AbstractContextManager["Store"]):
             raise StorageError(f"{self.path} holds a row that this version cannot read ({error})") from error
 
 
+def set_aside(folder: str | PathLike[str]) -> Path | None:
+    """Give the results of a folder another name, so that the next command begins anew; None where there are none."""
+    path = Path(folder) / FILE_NAME
+    if not path.exists():
+        return None
+    with _KIND.errors(path), sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is beside the file goes into it
+    connection.close()
+    number = 1
+    while (kept := path.with_name(f"results.{number}.sqlite")).exists():
+        number += 1
+    path.rename(kept)
+    return kept
+
+
 def _text(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()

@@ -135,8 +135,8 @@ class BiasedOptions:
         50, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
     )
     learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
-    reg: float = option(0.1, "Regularisation.", flags=("--reg",), metavar="R", least=0)
-    epochs: int = option(40, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    reg: float = option(0.05, "Regularisation.", flags=("--reg",), metavar="R", least=0)
+    epochs: int = option(20, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
     _: KW_ONLY
     rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
 

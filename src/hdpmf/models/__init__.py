@@ -3,6 +3,7 @@
 from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import GlobalMean, UserMean
 from hdpmf.models.biased import BiasedMF
+from hdpmf.models.comparing import compare
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
@@ -38,6 +39,7 @@ __all__ = [
     "Recommendation",
     "UserMean",
     "add_method",
+    "compare",
     "load_model",
     "load_prior",
     "make_model",

@@ -13,10 +13,14 @@ from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdErr
 from hdpmf.methods import METHODS, check, method_of
 from hdpmf.models.asked import check_kind, check_same_kind, column, in_pairs, kind_of, plain
 from hdpmf.models.params import Parameters
+from hdpmf.models.shown import RecommendedLists
+from hdpmf.models.similar import SimilarItem, similar
+from hdpmf.models.sklearn_pairs import columns_of, joined, tags
 from hdpmf.models.training import EpochRecord
 from hdpmf.privacy.claims import PrivacyClaim, claim_of
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Id, ItemFilter, Ratings, RatingScale, RatingsLike, as_ratings
+from hdpmf.ratings import Id, ItemFilter, Ratings, RatingsLike, as_ratings
+from hdpmf.ratings.scale import ScaleLike
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.shard.choosing import ChooseAndLike
@@ -55,8 +59,9 @@ class Estimator(Parameters):
     def fit(
         self,
         train: RatingsLike,
-        weights: PrivacyWeights | None = None,
+        weights: Any = None,
         *,
+        scale: ScaleLike | None = None,
         validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
@@ -64,15 +69,22 @@ class Estimator(Parameters):
 
         Args:
             train: Ratings to learn from, or a data frame or sparse matrix of them.
-            weights: Privacy weights; without them every rating has weight 1, that is the whole of epsilon.
+            weights: PrivacyWeights; without them every rating has weight 1, that is the whole of epsilon. As
+                scikit-learn calls it, ``fit(X, y)``, this is the ratings, and ``train`` has only users and items.
+            scale: The public scale of a frame, matrix or ``y``, one to five where it is not given.
             validation: Ratings to measure the error on after every epoch, for a method that has epochs.
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
         """
         check(self)
-        ratings = self._taken(train)
+        if weights is not None and not isinstance(weights, PrivacyWeights):
+            train, weights = joined(train, weights, scale), None
+        ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
         self._fit(ratings, PrivacyWeights.uniform(ratings) if weights is None else weights, held, callbacks)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        return tags()
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """For subclasses: learn from ratings, and keep it in attributes that end in an underscore."""
@@ -111,23 +123,32 @@ class Estimator(Parameters):
 
         return with_honest_cost(claim, method.name, self.get_params())
 
-    def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
+    def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id | None = None) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
         One user goes with many items, and one item with many users. An item not seen in training gets the user's own
-        mean, a user not seen in training the middle of the scale.
+        mean, a user not seen in training the middle of the scale. Without ``items``, ``users`` has both, a pair per
+        row, as scikit-learn calls it.
 
         Raises:
             RatingsError: Ids are of another kind than in training (text for integers), or there are no pairs of them.
         """
         self._check_fitted()
-        user_ids, item_ids = in_pairs(users, items)
+        user_ids, item_ids = columns_of(users) if items is None else in_pairs(users, items)
         check_kind(self.devices_.users, user_ids, "user")
         check_kind(self.catalogue_.items, item_ids, "item")
         return self._predict_codes(self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids))
 
-    def score(self, test: RatingsLike) -> dict[str, float | int]:
+    @overload
+    def score(self, test: RatingsLike, y: None = None) -> dict[str, float | int]: ...
+
+    @overload
+    def score(self, test: Any, y: Any) -> float: ...
+
+    def score(self, test: RatingsLike, y: Any = None) -> dict[str, float | int] | float:
         """Mean squared and absolute error on ``test``: ratings, a data frame or a sparse matrix.
+
+        With ``y``, the ratings of pairs in ``test``, as scikit-learn calls it: minus the mean squared error.
 
         Returns:
             ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user or item was not
@@ -137,6 +158,8 @@ class Estimator(Parameters):
             RatingsError: The test ratings are on another scale than the training ratings, or their ids of another kind.
         """
         self._check_fitted()
+        if y is not None:
+            return -float(self.score(joined(test, y, self.catalogue_.scale))["mse"])
         test = self._taken(test, self.catalogue_.scale)
         if test.implicit:
             raise RatingsError(f"{test.name}: implicit feedback has no ratings to be wrong about; use rank")
@@ -183,15 +206,15 @@ class Estimator(Parameters):
     @overload
     def recommend(
         self, users: Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
-    ) -> dict[Id, list[Recommendation]]: ...
+    ) -> RecommendedLists: ...
 
     def recommend(
         self, users: Id | Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
-    ) -> list[Recommendation] | dict[Id, list[Recommendation]]:
+    ) -> list[Recommendation] | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
 
         Args:
-            users: A user, or several: then the answer has the list of each.
+            users: A user, or several: then the answer has the list of each, and ``to_frame()``.
             n: How many items.
             keep_rated: Whether items that the user has rated may be in the list.
             only: What items have to be like: genres, years, or an explicit choice.
@@ -202,7 +225,7 @@ class Estimator(Parameters):
         """
         lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only)
         if isinstance(users, (list, tuple, np.ndarray)):
-            return dict(lists)
+            return RecommendedLists(lists)
         return next(iter(lists))[1]
 
     def recommend_each(
@@ -214,6 +237,26 @@ class Estimator(Parameters):
         codes = self._user_codes(users)
         made = self._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
+
+    def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
+        """The ``n`` items that are most like one, by what the model learned about items; needs nothing private.
+
+        Raises:
+            UnknownIdError: The item is not in the catalogue.
+            ConfigError: The model has no vectors of items, or learned nothing about this one.
+        """
+        self._check_fitted()
+        return similar(self.catalogue_, self._item_vectors(), self._candidates(), item, n)
+
+    def only_users(self, users: Id | Several) -> Self:
+        """A copy that holds only these users' private part, to be saved or given to them; the public part is the same.
+
+        It has neither the seed (which would give away the simulated noise) nor the history of the training.
+        """
+        from hdpmf.models.splitting import of_users
+
+        self._check_fitted()
+        return of_users(self, self._user_codes(column(users)))
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model: ``folder/recommender`` has nothing private, ``folder/devices`` everything that is.
@@ -277,6 +320,10 @@ class Estimator(Parameters):
             catalogue.item_table,
         )
 
+    def _item_vectors(self) -> np.ndarray:
+        """What is known about items, a row for each."""
+        raise ConfigError(f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike")
+
     def _order(self) -> ListOrder:
         """By what items are ordered for lists: what people would choose and like."""
         return ChooseAndLike(self.devices_, self._predicted, self.catalogue_.raters)
@@ -297,7 +344,7 @@ class Estimator(Parameters):
         rated[self.devices_.rated] = True
         return rated
 
-    def _taken(self, data: RatingsLike, scale: RatingScale | None = None) -> Ratings:
+    def _taken(self, data: RatingsLike, scale: ScaleLike | None = None) -> Ratings:
         """The ratings in whatever holds them: the first thing that `fit`, `score` and `rank` do.
 
         Raises:

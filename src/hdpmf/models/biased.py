@@ -60,6 +60,9 @@ class BiasedMF(BiasedOptions, Estimator):
         self.mean_, self.user_bias_, self.item_bias_ = mean, user_bias, item_bias
         self.user_factors_, self.item_factors_ = U[:, : self.n_factors].copy(), V[:, : self.n_factors].copy()
 
+    def _item_vectors(self) -> np.ndarray:
+        return self.item_factors_
+
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """The mean, both biases and the product of the vectors."""
         liked = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])

@@ -171,6 +171,9 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         catalogue = self.catalogue_
         return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
 
+    def _item_vectors(self) -> np.ndarray:
+        return self.catalogue_.factors
+
     def _candidates(self) -> np.ndarray:
         return self.catalogue_.trained.copy()
 

@@ -71,9 +71,17 @@ def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
         _write_devices(model, staging / "devices")
 
 
-def load_model(folder: str | os.PathLike[str]) -> Estimator:
-    """Read a model of any kind that ``save`` wrote."""
+def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> Estimator:
+    """Read a model of any kind that ``save`` wrote.
+
+    Args:
+        folder: Where it is.
+        public_only: Read only what the recommender holds, and look at nothing private: the folder may be the
+            ``recommender`` part alone. The model then knows no user; ``fold_in`` takes some in.
+    """
     root = Path(folder)
+    if public_only:
+        return _load_public(root)
     public = PublicModel.load(root / "recommender")
     public.items.stated = public.about.get("privacy", {}).get("items") == "stated"
     kind = _class_of(public.about)
@@ -103,6 +111,31 @@ def load_model(folder: str | os.PathLike[str]) -> Estimator:
         raise ModelFileError(
             f"{root} is not a model that this version can read ({type(error).__name__}: {error}); save it again"
         ) from error
+    return model
+
+
+def _load_public(root: Path) -> Estimator:
+    public = PublicModel.load(root if (root / "model.json").is_file() else root / "recommender")
+    kind = _class_of(public.about)
+    if not issubclass(kind, Factorization | OneRound | Baseline):
+        raise ModelFileError(f"all that {kind.__name__} learned is in its private part; load it as a whole")
+    try:
+        params = dict(public.about["parameters"])
+        params |= {name: given for name in ("features", "prior") if (given := getattr(public, name)) is not None}
+        model = kind(**with_current_names(params, stacklevel=None))
+        _restore_public(model, public)
+        if isinstance(model, HDPBit | HDPSum | ListsOnly) and public.lists is not None:
+            model.lists_ = ListModel.of(public.lists)
+    except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
+        raise ModelFileError(
+            f"{root} is not a model that this version can read ({type(error).__name__}: {error}); save it again"
+        ) from error
+    n_items, width = model.catalogue_.factors.shape
+    model.devices_ = Devices.nobody(n_items, width, public.scale)
+    if isinstance(model, OneRound):
+        model.n_silent_ = 0
+    if isinstance(model, Factorization):
+        model.history_ = ()
     return model
 
 

@@ -31,7 +31,7 @@ from hdpmf.public.lists import ListModel
 from hdpmf.public.popularity import corrected_popularity
 from hdpmf.public.priors import Prior, load_prior
 from hdpmf.public.taste import taste_columns
-from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
+from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
 from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 from hdpmf.recommender import Catalogue, OneRoundRecommender
 from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
@@ -148,16 +148,16 @@ class OneRound(OneRoundOptions, Estimator):
         """The coding that was used."""
         return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
-    def score(self, test: Ratings) -> dict[str, float | int]:
+    def score(self, test: RatingsLike, y: Any = None) -> Any:
         """Mean squared and absolute error on ``test``; refused where the prior was learned from the same data set."""
         self._check_fitted()
         origin = self.prior_origin_
-        if origin is not None and test.name == origin.get("title", test):
+        if origin is not None and isinstance(test, Ratings) and test.name == origin.get("title", test):
             raise ConfigError(
                 f"the prior {origin['name']!r} was learned from {test.name}, so it must not be judged on it; "
                 "use a prior from other data (films-100k for ML-1M, films for ML-100K)"
             )
-        return super().score(test)
+        return super().score(test, y)
 
     def fold_in(
         self, ratings: Ratings, weights: PrivacyWeights | float | None = None, *, replace: bool = False
@@ -257,6 +257,9 @@ class OneRound(OneRoundOptions, Estimator):
         """How many raters items have: one table of item weights holds for everybody here, so every device has it."""
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
         return corrected_popularity(self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale)
+
+    def _item_vectors(self) -> np.ndarray:
+        return self.catalogue_.factors[:, :-1]  # the last is the mean with the item's bias
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         return np.asarray(self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T))

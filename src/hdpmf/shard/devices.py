@@ -90,6 +90,22 @@ class Devices:
             scale=scale,
         )
 
+    def only(self, users: np.ndarray) -> Devices:
+        """The same with only the users at these positions, which are in order; nothing of the others is left."""
+        places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
+        counts = [place.stop - place.start for place in places]
+        return Devices(
+            users=IdIndex(self.users.ids[users]),
+            vectors=self.vectors[users].copy(),
+            beta=self.beta[users].copy(),
+            gamma=self.gamma,
+            means=self.means[users].copy(),
+            rated_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            rated=np.concatenate([self.rated[place] for place in places]),
+            stars=np.concatenate([self.stars[place] for place in places]),
+            scale=self.scale,
+        )
+
     def predict(
         self,
         users: np.ndarray,

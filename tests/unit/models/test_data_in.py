@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 from hdpmf.errors import RatingsError
-from hdpmf.models import EASE, HDPMF, HDPSum, Model, MostPopular, PrivatePopular, UserMean
+from hdpmf.models import EASE, HDPMF, Estimator, HDPSum, MostPopular, PrivatePopular, UserMean
 from hdpmf.ratings import Ratings, as_ratings, synthetic_world
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1200, rng=0)
@@ -30,7 +30,7 @@ def matrix(columns: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table, matrix])
 @pytest.mark.parametrize("make", [lambda: HDPMF(epochs=3, rng=0), lambda: HDPSum(rng=0), UserMean, EASE])
-def test_a_frame_gives_what_its_ratings_give(kind: Callable[[Any], Any], make: Callable[[], Model]) -> None:
+def test_a_frame_gives_what_its_ratings_give(kind: Callable[[Any], Any], make: Callable[[], Estimator]) -> None:
     plain = Ratings.from_arrays(TRAIN.user_ids, TRAIN.item_ids, TRAIN.values)
     by_frame, by_ratings = make().fit(kind(frame(TRAIN))), make().fit(plain)
     assert by_frame.score(kind(frame(TEST))) == pytest.approx(by_ratings.score(TEST))

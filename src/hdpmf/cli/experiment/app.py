@@ -13,6 +13,8 @@ from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.cli.shared.reporting import Out, Results, print_written
 from hdpmf.cli.shared.running import (
     ExecutionOptions,
+    Fresh,
+    begin,
     cell_fields,
     command_line,
     done_fields,
@@ -34,12 +36,14 @@ def run_file(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there.")
     ] = _OUT,
+    fresh: Fresh = None,
     json: Json = False,
 ) -> None:
     """Run an experiment: cross-validation, then every method on every seed; all cores, resumable."""
     from hdpmf.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
+    begin(out, fresh)
     done, by_name = run_and_summarise(
         [experiment],
         out,

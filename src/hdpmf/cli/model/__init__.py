@@ -1,1 +1,1 @@
-"""``hdpmf train``, ``evaluate``, ``recommend`` and ``tune``."""
+"""``hdpmf train``, ``evaluate``, ``recommend``, ``predict``, ``fold-in`` and ``tune``."""

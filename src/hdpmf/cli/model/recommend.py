@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.lists import AllUsers, ListQuestion, print_lists, read_ids
+from hdpmf.cli.shared.lists import AllUsers, ListQuestion, print_lists, read_ids, titled
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_lines
 from hdpmf.errors import ConfigError
 
@@ -24,13 +24,17 @@ def recommend(
         Path | None, typer.Option("--users", metavar="FILE", help="The users of this file, an id on each line.")
     ] = None,
     all_users: AllUsers = False,
+    titles: Annotated[
+        Path | None,
+        typer.Option("--titles", metavar="FILE", help="Titles, genres and years of items: CSV, TSV or Parquet."),
+    ] = None,
 ) -> None:
     """Print the items that each USER would soonest choose and like, and why: the largest part of the score."""
     from hdpmf.models import load_model
 
     if bool(users) + (users_file is not None) + all_users != 1:
         raise ConfigError("say for whom: USER, several of them, --users FILE or --all-users")
-    model = load_model(folder)
+    model = titled(load_model(folder), titles)
     known = model.devices_.users
     texts = users or (read_ids(users_file) if users_file is not None else [])
     ids = known.ids.tolist() if all_users else [known.parse(text) for text in texts]

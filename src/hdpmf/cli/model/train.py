@@ -66,6 +66,8 @@ def train(
     ratings = source.load()
     if catalogue is not None:
         ratings = _over(ratings, catalogue)
+    if options.items is not None and ratings.item_table is None:
+        ratings = _with_titles(ratings, options.items)
     learning, validation = _set_aside(ratings, validation_fraction, seed)
     weights = wishes.draw(learning, seed, source)
     seconds = fit(method, model, learning, weights, validation)
@@ -106,6 +108,14 @@ def train(
         f"devices' part (PRIVATE, readable by you only): {devices_part}",
         claim_sentence(model.privacy),
     )
+
+
+def _with_titles(ratings: Ratings, items: Path) -> Ratings:
+    """The ratings with what the file of features says for people: titles, genres, years."""
+    from hdpmf.ratings.item_file import read_item_table
+
+    table = read_item_table(items)
+    return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
 
 
 def _set_aside(ratings: Ratings, fraction: float | None, seed: int) -> tuple[Ratings, Ratings | None]:

@@ -15,7 +15,9 @@ from hdpmf.cli.shared.options import Json, complete_dataset, data_option
 from hdpmf.cli.shared.output import note, print_json, print_lines, print_table
 from hdpmf.cli.shared.running import (
     ExecutionOptions,
+    Fresh,
     Jobs,
+    begin,
     cell_fields,
     command_line,
     done_fields,
@@ -89,12 +91,14 @@ def run_paper(
             show_default=f"{_OUT}, with --quick {_QUICK_OUT}",
         ),
     ] = None,
+    fresh: Fresh = None,
     json: Json = False,
 ) -> None:
     """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all cores, resumable."""
     folder = out or (_QUICK_OUT if choice.quick else _OUT)
     experiments = choice.experiments()
     typed = {**asdict(choice), **execution.typed}
+    begin(folder, fresh)
     done, cells = run_and_summarise(
         experiments,
         folder,

@@ -15,6 +15,7 @@ from hdpmf.cli.shared.output import print_csv, print_json, print_lines, print_ta
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hdpmf.models import Estimator
     from hdpmf.ratings import Id, ItemFilter
     from hdpmf.shard.recommending import Recommendation
 
@@ -60,6 +61,23 @@ class ListQuestion:
             to_year=self.to_year,
             items=None if self.item is None and self.items is None else [parse(text) for text in texts],
         )
+
+
+def titled(model: Estimator, file: Path | None) -> Estimator:
+    """The model with titles, genres and years of items from a file, if there is one."""
+    if file is None:
+        return model
+    from dataclasses import replace
+
+    from hdpmf.ratings.item_file import read_item_table
+
+    table, items = read_item_table(file), model.catalogue_.items
+    if table.index.is_integer and not items.is_integer:
+        table = table.with_text_ids()
+    if not (table.index.find(items.ids) >= 0).any():
+        raise ConfigError(f"{file} has no item of this model; are its ids the same?")
+    model.catalogue_ = replace(model.catalogue_, item_table=table)
+    return model
 
 
 def read_ids(path: Path) -> list[str]:

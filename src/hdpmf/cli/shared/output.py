@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from hdpmf.errors import DeclinedError, StorageError
+from hdpmf.errors import AnsweredNoError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,9 +169,9 @@ def progress_bar(
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal; DeclinedError for anything but yes."""
+    """Ask on the terminal; AnsweredNoError for anything but yes."""
     if not typer.confirm(question, err=True):
-        raise DeclinedError("not confirmed; nothing was done")
+        raise AnsweredNoError("not confirmed; nothing was done")
 
 
 def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.shared.options import completing, run_option
 from hdpmf.cli.shared.output import note, print_lines, print_table
+from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
@@ -54,6 +55,28 @@ class ExecutionOptions:
         """What people typed, for a command line that does the same again."""
         usual = ExecutionOptions()
         return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
+
+
+Fresh = Annotated[
+    bool | None,
+    run_option(
+        "--fresh/--resume",
+        help="Do everything again, earlier results set aside; or go on from results that must be there.",
+        show_default="go on where there are results",
+    ),
+]
+
+
+def begin(out: Path, fresh: bool | None) -> None:
+    """Set earlier results aside, or see that there are some, as ``--fresh/--resume`` says."""
+    from hdpmf.experiments.store import FILE_NAME, set_aside
+
+    if fresh is False and not (out / FILE_NAME).exists():
+        raise ConfigError(f"there is nothing to go on from in {out}; drop --resume to begin")
+    if fresh:
+        kept = set_aside(out)
+        if kept is not None:
+            note(f"earlier results are kept in {kept}")
 
 
 _ERRORS = {"mse": "MSE", "mae": "MAE"}
