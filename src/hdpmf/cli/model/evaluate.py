@@ -104,7 +104,7 @@ def evaluate(
 
 
 def _evaluate_choices(
-    model: Model, training: Ratings, held_out: Ratings, record: dict[str, Any], said: list[str], json: bool
+    model: Estimator, training: Ratings, held_out: Ratings, record: dict[str, Any], said: list[str], json: bool
 ) -> None:
     """Implicit feedback has no ratings to be wrong about: only lists are measured, beside what most people chose."""
     from hdpmf.models import MostPopular
