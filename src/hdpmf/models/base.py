@@ -76,6 +76,8 @@ class Estimator(Parameters):
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
         """
         check(self)
+        if scale is not None and isinstance(train, Ratings):
+            raise ConfigError("these ratings know their own scale; leave scale out")
         if weights is not None and not isinstance(weights, PrivacyWeights):
             train, weights = joined(train, weights, scale), None
         ratings = self._taken(train, scale)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from hdpmf import HDPMF, MF, BiasedMF, HDPBit, HDPSum, UserMean, compare, load_model, make_model
+from hdpmf import HDPMF, MF, BiasedMF, HDPBit, HDPSum, Ratings, UserMean, compare, load_model, make_model
 from hdpmf.errors import ConfigError, MissingExtraError, ModelFileError, UnknownIdError
 
 
@@ -125,3 +125,5 @@ def test_a_frame_on_another_scale():
     model = UserMean().fit(frame, scale=(1, 10))
     assert model.predict(1, [1, 2]).tolist() == [8.5, 8.5]
     assert model.score(frame)["n"] == 4
+    with pytest.raises(ConfigError, match="know their own scale"):
+        UserMean().fit(Ratings.of(frame, scale=(1, 10)), scale=(1, 10))
