@@ -9,17 +9,16 @@ from hdpmf.paper.ordering import duels
 from hdpmf.paper.wishes import table2
 from hdpmf.report.content import Content
 from hdpmf.report.csv_files import csv_files, to_csv
-from hdpmf.report.latex import Emphasis, accuracy_table, escape, statistics_table, to_files
+from hdpmf.report.latex import LOWEST, Emphasis, accuracy_table, escape, lowest_bold, statistics_table, to_files
 from hdpmf.report.list_latex import list_tables
 from hdpmf.report.numbers import METRIC_LABELS, plain
 
 _BOLD = (
     "Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms PDPMF at 99\\% "
-    "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%. $^\\dagger$ not in "
-    "the paper."
+    "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%."
 )
 _PUBLIC = (
-    " HDP-Sum and HDP-Bit use the public genres and years of MovieLens' films; without them: table\\_no\\_features."
+    "HDP-Sum and HDP-Bit use the public genres and years of MovieLens' films; without them: table\\_no\\_features."
 )
 
 
@@ -68,7 +67,10 @@ def paper_latex(content: Content) -> dict[str, bytes]:
         experiment = content.experiments[name]
         if experiment.kind == "table" and experiment.errors:
             note = _PUBLIC if name == "table3" else ""
-            tables[name] = accuracy_table(experiment, cells, _ahead(cells), _BOLD, note=note, added=True)
+            # Only a table with both has something to say about the one against the other.
+            emphasis, rule = (_ahead(cells), _BOLD) if duels(cells) else (lowest_bold(cells), LOWEST)
+            added = bool(experiment.paper_methods)
+            tables[name] = accuracy_table(experiment, cells, emphasis, rule, note=note, added=added)
     return to_files(tables | list_tables(content))
 
 

@@ -140,10 +140,10 @@ def _values(turned_pairs: Sequence[Reversal], title: str) -> str:
     )
 
 
-def _trivial(content: Content) -> str:
+def silent_duels(content: Content) -> list[tuple[Cell, Cell]]:
+    """The device that sends nothing against the paper's best private method, by data set, at the largest K."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
-    better: list[str] = []
-    worse: list[str] = []
+    found = []
     for cell in cells:
         rivals = [
             rival
@@ -153,9 +153,15 @@ def _trivial(content: Content) -> str:
             and rival.claim is not None
             and rival.claim.epsilon is not None
         ]
-        if cell.method != "user-mean" or cell.factors != max(content.factors) or not rivals:
-            continue
-        best = min(rivals, key=lambda rival: rival.mse.mean)
+        if cell.method == "user-mean" and cell.factors == max(content.factors) and rivals:
+            found.append((cell, min(rivals, key=lambda rival: rival.mse.mean)))
+    return found
+
+
+def _trivial(content: Content) -> str:
+    better: list[str] = []
+    worse: list[str] = []
+    for cell, best in silent_duels(content):
         detail = f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of {best.label})"
         (better if cell.mse.mean < best.mse.mean else worse).append(detail)
     if not better and not worse:
@@ -173,14 +179,19 @@ def _trivial(content: Content) -> str:
     return text + (f", but not on {words(worse)}." if worse else ".")
 
 
-def _proved(content: Content) -> str:
-    """Which designs with a proof beat which of the paper's private methods, and at what honest epsilon."""
+def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
+    """The designs with a proof and the paper's private methods, at the epsilon of Table III and the largest K."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done" and cell.claim is not None]
     factors = max(content.factors, default=0)
     epsilon = content.experiments["table3"].epsilon if cells else 1.0
     here = [cell for cell in cells if cell.factors == factors and cell.claim and cell.claim.epsilon == epsilon]
     designs = [cell for cell in here if cell.claim is not None and cell.claim.status == "proved"]
-    rivals = [cell for cell in here if cell.in_paper and cell not in designs]
+    return designs, [cell for cell in here if cell.in_paper and cell not in designs]
+
+
+def _proved(content: Content) -> str:
+    """Which designs with a proof beat which of the paper's private methods, and at what honest epsilon."""
+    designs, rivals = designs_and_rivals(content)
     if not designs or not rivals:
         return "How the designs with a proof compare with the paper's methods has not been run here."
     # Designs that win and lose in the same places are named together, those that win most first.
@@ -194,6 +205,7 @@ def _proved(content: Content) -> str:
         wins[text] = sum(cell.dataset in mine and mine[cell.dataset].mse.mean < cell.mse.mean for cell in rivals)
     ranked = sorted(alike.items(), key=lambda item: -wins[item[0]])
     parts = [f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}" for text, labels in ranked]
+    epsilon, factors = content.experiments["table3"].epsilon, designs[0].factors
     text = f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = {factors}, {'; '.join(parts)}"
     paper = next((cell for cell in rivals if cell.method == "hdpmf"), None)
     charged = None if paper is None else honest_cost(content, paper)

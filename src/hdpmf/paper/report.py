@@ -8,6 +8,7 @@ from hdpmf.experiments import Experiment
 from hdpmf.paper import NAMES
 from hdpmf.paper.exports import paper_csv, paper_latex
 from hdpmf.paper.findings import count_marks, findings
+from hdpmf.paper.headline import headline
 from hdpmf.paper.sections import facts_section, order_section, table3_section
 from hdpmf.report.chart_sections import chart_data, charts_section
 from hdpmf.report.content import Content, read_content
@@ -16,12 +17,13 @@ from hdpmf.report.honest_section import honest_data, honest_section
 from hdpmf.report.list_sections import list_data, lists_section
 from hdpmf.report.lists import list_experiments
 from hdpmf.report.markup import tag
+from hdpmf.report.overview import overview_figure
 from hdpmf.report.page import Page
 from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
 from hdpmf.report.table_sections import claims_section
 from hdpmf.report.writer import Written, write_files
 
-TITLE = "Heterogeneous differential privacy matrix factorization: the evaluation, run again"
+TITLE = "HDPMF: the paper's evaluation, run again"
 
 _CAPTIONS = {
     "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, they ask for less.",
@@ -68,6 +70,8 @@ def paper_page(content: Content) -> Page:
     return Page(
         kind="hdpmf reproduction report",
         title=TITLE,
+        overview=overview_figure(content),
+        headline=headline(content),
         findings=findings(content),
         sections={
             "table3": ("Table III", table3_section(content)),

@@ -71,19 +71,15 @@ def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Fi
 
 
 def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
-    figure = new_figure(width * panels, height)
+    """Panels side by side; a few of them are wider, so that a legend has room. It adds its own height."""
+    figure = new_figure(max(width * panels, 5.4), height)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     return figure, list(axes)
 
 
 def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
     datasets = experiment.datasets
-    width, height, columns = 3.1, 2.9, 5
-    if metric == NDCG:  # what is guaranteed takes long words in the legend, of which fewer go into a row
-        width = max(width, 5.2 / len(datasets))
-        columns = max(1, int(width * len(datasets) / 4.2))
-        height += 0.19 * math.ceil(len({cell.method for cell in cells}) / columns)
-    figure, panels = _canvas(len(datasets), height, width)
+    figure, panels = _canvas(len(datasets), 2.5)
     vary = experiment.vary
     name = {"base": "", "low": ""} if vary is None else axis_name(vary.parameter, vary.label)
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
@@ -104,7 +100,7 @@ def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: 
         else:
             axes.set_xlabel(name["base"], parse_math=False)
     panels[0].set_ylabel(LABELS[metric])
-    _legend(figure, panels, columns)
+    _legend(figure, panels)
     return figure
 
 
@@ -146,7 +142,7 @@ def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
 def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
     """Error against honest epsilon; what has no place on the axis is a level line."""
     datasets = [name for name in content.dataset_titles if any(point.cell.dataset == name for point in shown)]
-    figure, panels = _canvas(len(datasets), 3.5)
+    figure, panels = _canvas(len(datasets), 2.7)
     xs = [point.x for point in shown if point.x is not None]
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
         here = [point for point in shown if point.cell.dataset == dataset]
@@ -171,7 +167,7 @@ def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
         axes.set_xlabel(f"honest ε of a rating (δ = {DELTA:g})", parse_math=False)
     _powers_of_ten(panels)
     panels[0].set_ylabel(METRIC_LABELS[metric])
-    _legend(figure, panels, 4)
+    _legend(figure, panels)
     return figure
 
 
@@ -187,7 +183,7 @@ def _powers_of_ten(panels: list[Axes]) -> None:
 
 def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
     """A panel per K, a group of bars per data set."""
-    figure, panels = _canvas(len(experiment.factors), 3.0, 5.4)
+    figure, panels = _canvas(len(experiment.factors), 2.5, 5.4)
     methods = [name for name in content.method_labels if any(cell.method == name for cell in cells)]
     wide = 0.84 / max(1, len(methods))
     for letter, k, axes in zip("abcdefgh", experiment.factors, panels, strict=False):
@@ -240,22 +236,24 @@ def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
     return bool(means)
 
 
-def _legend(figure: Figure, panels: list[Axes], columns: int = 5) -> None:
-    """One legend above all panels, each method once."""
+def _legend(figure: Figure, panels: list[Axes]) -> None:
+    """One legend above all panels, each method once, in as many columns as fit; the figure grows by its height."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    if entries:
+    for columns in range(min(len(entries), 5), 0, -1):
         legend = figure.legend(
-            list(entries.values()),
-            list(entries),
-            loc="outside upper center",
-            ncols=min(len(entries), columns),
-            frameon=False,
+            list(entries.values()), list(entries), loc="outside upper center", ncols=columns, frameon=False
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
+        box = legend.get_window_extent()
+        if box.width <= 0.98 * figure.bbox.width or columns == 1:
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(max(width, box.width / figure.dpi / 0.98), height + box.height / figure.dpi)
+            return
+        legend.remove()
 
 
 def claim_words(cell: Cell) -> str:

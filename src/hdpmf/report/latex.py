@@ -21,6 +21,9 @@ Emphasis = Callable[[Cell, str], tuple[bool, int]]
 """Whether a cell's number for a measure is bold, and its stars."""
 
 
+LOWEST = "Bold is the lowest error of its data set and K."
+
+
 def latex_files(content: Content) -> dict[str, bytes]:
     """File names and contents: the data sets, and every table with its lowest errors in bold."""
     tables = {"datasets": statistics_table(content)} if content.datasets else {}
@@ -28,8 +31,7 @@ def latex_files(content: Content) -> dict[str, bytes]:
         experiment = content.experiments[name]
         cells = content.error_cells(experiment)
         if experiment.kind == "table" and experiment.errors:
-            caption = f"{escape(experiment.title)}. Bold is the lowest error of its data set and K."
-            tables[name] = accuracy_table(experiment, cells, _lowest_bold(cells), caption)
+            tables[name] = accuracy_table(experiment, cells, lowest_bold(cells), LOWEST)
     return to_files(tables)
 
 
@@ -38,7 +40,8 @@ def to_files(tables: Mapping[str, str]) -> dict[str, bytes]:
     return {f"{name}.tex": (_HEAD + text).encode() for name, text in tables.items()}
 
 
-def _lowest_bold(cells: list[Cell]) -> Emphasis:
+def lowest_bold(cells: list[Cell]) -> Emphasis:
+    """The lowest error of each data set and K."""
     best = lowest(cells)
     return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
 
@@ -52,14 +55,15 @@ def accuracy_table(
     experiment: Experiment,
     cells: list[Cell],
     emphasis: Emphasis,
-    caption: str,
+    rule: str,
     *,
     note: str = "",
     added: bool = False,
 ) -> str:
     """Methods down, measures and K across.
 
-    With ``added``, methods that the paper does not show have a dagger. ``note`` ends the caption.
+    The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note`` ends it. With
+    ``added``, methods that the paper does not show have a dagger.
     """
     factors = experiment.factors
     columns = [(metric, k) for metric in METRIC_LABELS for k in factors]
@@ -67,11 +71,10 @@ def accuracy_table(
     spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
     rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(METRIC_LABELS))]
     heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
-    caption = (
-        f"Average and standard deviation of MSE and MAE on {len(experiment.seeds)} repeated evaluations"
-        f"{' (reduced run)' if experiment.quick else ''}. {caption} $\\epsilon$ is nominal, except $^\\ddagger$ "
-        f"proved, $^\\S$ no privacy at all.{note}"
-    )
+    reduced = " (reduced run)" if experiment.quick else ""
+    marks = _marks_explained(cells, added=added)
+    parts = [f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}.", rule, marks, note]
+    caption = " ".join(filter(None, parts))
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
         f"  \\begin{{tabular}}{{c|c|{'l' * len(columns)}}}", "    \\toprule",
@@ -100,6 +103,26 @@ def accuracy_table(
         "",
     ]
     return "\n".join(lines)
+
+
+def repeated(measures: str, experiment: Experiment) -> str:
+    """What the numbers of a table are, over the seeds."""
+    seeds = len(experiment.seeds)
+    return (
+        f"{measures} of one evaluation" if seeds == 1 else f"mean and deviation of {measures} over {seeds} evaluations"
+    )
+
+
+def _marks_explained(cells: list[Cell], *, added: bool) -> str:
+    """What the marks at names mean, of those that are there."""
+    statuses = {cell.claim.status for cell in cells if cell.claim is not None}
+    words = {"nominal": "no mark: $\\epsilon$ is nominal", "proved": "$^\\ddagger$ $\\epsilon$ is proved"}
+    words["none"] = "$^\\S$ no privacy"
+    parts = [text for status, text in words.items() if status in statuses]
+    if added and not all(cell.in_paper for cell in cells):
+        parts.append("$^\\dagger$ not in the paper")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _name(cell: Cell, *, added: bool) -> str:

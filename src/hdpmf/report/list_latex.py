@@ -6,7 +6,7 @@ import math
 
 from hdpmf.experiments import Cell
 from hdpmf.report.content import Content
-from hdpmf.report.latex import escape
+from hdpmf.report.latex import escape, repeated
 from hdpmf.report.lists import highest, list_experiments, table_cells, table_point
 from hdpmf.report.numbers import NDCG, four, plain
 from hdpmf.report.pieces import guarantee, slug
@@ -20,10 +20,11 @@ def list_tables(content: Content) -> dict[str, str]:
     for experiment in list_experiments(content):
         x = table_point(experiment)
         varied = "" if x is None or experiment.vary is None else f", {escape(experiment.vary.parameter)} = {plain(x)}"
+        best_of = "data set and K" if len(experiment.factors) > 1 else "data set"
         caption = (
-            f"{escape(experiment.title)}{varied}: average and standard deviation on {len(experiment.seeds)} repeated "
-            "evaluations. Lists are the ten items that come first of all with a training rating that the user has not "
-            "rated; relevant are test ratings in the top quarter of the scale. Bold is the best of its data set."
+            f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. Lists are the ten items "
+            "that come first of all with a training rating that the user has not "
+            f"rated; relevant are test ratings in the top quarter of the scale. Bold is the best of its {best_of}."
         )
         lines = [
             "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",

@@ -30,7 +30,7 @@ def join(children: Child) -> Html:
     return Html("".join(map(join, children)))
 
 
-def tag(name: str, *children: Child, **attributes: str | bool | int | None) -> Html:
+def tag(name: str, *children: Child, **attributes: str | bool | int | float | None) -> Html:
     """An element. ``class_`` and ``for_`` lose their underscore, others turn ``_`` into ``-``; None leaves one out."""
     text = ""
     for key, value in attributes.items():

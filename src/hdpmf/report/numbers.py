@@ -36,6 +36,11 @@ def four(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "n/a"
 
 
+def two(value: float) -> str:
+    """An error at a glance."""
+    return f"{value:.2f}" if math.isfinite(value) else "n/a"
+
+
 def p_value(p: float) -> str:
     """A p value in words."""
     if math.isnan(p):

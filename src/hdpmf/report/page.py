@@ -11,6 +11,7 @@ from typing import Any
 from hdpmf.report.content import Content
 from hdpmf.report.markup import Child, Html, csp_hash, data_block, join, tag
 from hdpmf.report.numbers import METRIC_LABELS, counted, duration, words
+from hdpmf.report.pieces import unfolded
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,17 @@ class Page:
 
     Attributes:
         kind: What sort of report it is, above the title.
-        findings: Sentences made from the numbers.
+        overview: The result as one figure; None where there is nothing to compare.
+        headline: The result in a few short sentences.
+        findings: The same at length, with all numbers.
         sections: The parts: name in the navigation, and the part itself, by its anchor.
         charts: What the page's script draws (see `chart_data`).
     """
 
     kind: str
     title: str
+    overview: Html | None
+    headline: Sequence[str]
     findings: Sequence[str]
     sections: Mapping[str, tuple[str, Html]]
     charts: dict[str, Any]
@@ -35,11 +40,9 @@ def render(content: Content, page: Page) -> str:
     """The page as one file."""
     style = _asset("report.css")
     script = "".join(_asset(name) for name in ("scales.js", "charts.js", "report.js"))
-    body = [
-        _header(content, page),
-        _controls(content),
-        tag("main", [part for _, part in page.sections.values()]),
-    ]
+    first, *rest = (part for _, part in page.sections.values())
+    main = tag("main", unfolded(first), rest)
+    body = [_contents(page), tag("div", _header(content, page), _controls(content), main, class_="page")]
     # Hashes let exactly this script and this style in, and nothing that a name in the results might bring along.
     policy = (
         f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; img-src data:; "
@@ -77,16 +80,31 @@ def _header(content: Content, page: Page) -> Html:
         text = "Some runs are missing or failed; what is not there is marked and nothing stands in for it."
         notices.append(tag("p", text, class_="notice"))
     notices += [tag("p", text, class_="notice") for text in content.problems]
-    links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, (name, _) in page.sections.items()]
+    told = [tag("li", _unbroken(sentence)) for sentence in page.headline]
+    details = [tag("li", _unbroken(sentence)) for sentence in page.findings]
     return tag(
         "header",
         tag("p", page.kind, class_="eyebrow"),
         tag("h1", page.title),
         tag("p", " · ".join(filter(None, facts)), class_="facts-line"),
         notices,
-        tag("ol", [tag("li", _unbroken(sentence)) for sentence in page.findings], class_="findings", id="findings"),
-        tag("nav", tag("ul", links), aria_label="sections"),
+        tag("ul", told, class_="headline") if told else None,
+        page.overview,
+        tag("details", tag("summary", "The findings, with all numbers"), tag("ol", details, class_="findings"),
+            id="findings", open=not told),
+        id="top",
     )  # fmt: skip
+
+
+def _contents(page: Page) -> Html:
+    """What is where; it stays on the screen."""
+    links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name in _anchors(page).items()]
+    fold = tag("button", "Unfold all", type="button", id="unfold", hidden=True)
+    return tag("nav", tag("ul", links), fold, class_="contents", aria_label="sections")
+
+
+def _anchors(page: Page) -> dict[str, str]:
+    return {"top": "Result"} | {anchor: name for anchor, (name, _) in page.sections.items()}
 
 
 def _unbroken(sentence: str) -> str:

@@ -9,7 +9,7 @@ from hdpmf.experiments import Cell
 from hdpmf.experiments.store import StoredClaim
 from hdpmf.methods import METHODS
 from hdpmf.report.content import anchor
-from hdpmf.report.markup import Child, Html, number_attribute, tag
+from hdpmf.report.markup import Child, Html, join, number_attribute, tag
 from hdpmf.report.numbers import four, plain
 
 GREEK = {"epsilon": "ε", "lambda": "λ"}
@@ -89,12 +89,19 @@ def scroller(content: Html, label: str) -> Html:
     return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=label or "table")
 
 
+_FOLD = '<details class="fold">'
+
+
 def section(anchor_id: str, title: Child, *children: Child, lead: Child = None) -> Html:
-    """A section with its heading."""
-    return tag(
-        "section", tag("h2", title), tag("p", lead, class_="lead") if lead is not None else None, *children,
-        id=anchor_id,
-    )  # fmt: skip
+    """A section that unfolds below its heading."""
+    lead_part = tag("p", lead, class_="lead") if lead is not None else None
+    folded = Html(f"{_FOLD}{tag('summary', tag('h2', title))}{join([lead_part, *children])}</details>")
+    return tag("section", folded, id=anchor_id)
+
+
+def unfolded(part: Html) -> Html:
+    """A section that is open from the start."""
+    return Html(part.replace(_FOLD, f"{_FOLD[:-1]} open>", 1))
 
 
 def slug(text: str) -> str:

@@ -152,7 +152,7 @@ def datasets_section(content: Content) -> Html:
     """The counts of the data sets."""
     rows = [(title_of(content, name), *counts(facts)) for name, facts in content.datasets.items()]
     heads = ("Data set", "Users", "Items", "Ratings", "Density")
-    return section("data", "Data sets", table(heads, rows, class_="facts", label="data sets"))
+    return section("datasets", "Data sets", table(heads, rows, class_="facts", label="data sets"))
 
 
 def title_of(content: Content, dataset: str) -> str:

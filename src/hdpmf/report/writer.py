@@ -15,6 +15,7 @@ from hdpmf.report.content import Content, read_content
 from hdpmf.report.csv_files import csv_files
 from hdpmf.report.figures import figure_files
 from hdpmf.report.findings import findings
+from hdpmf.report.headline import headline
 from hdpmf.report.honest import points
 from hdpmf.report.honest_section import honest_data, honest_section
 from hdpmf.report.latex import latex_files, to_files
@@ -22,6 +23,7 @@ from hdpmf.report.list_latex import list_tables
 from hdpmf.report.list_sections import list_data, lists_section
 from hdpmf.report.lists import list_experiments
 from hdpmf.report.numbers import words
+from hdpmf.report.overview import overview_figure
 from hdpmf.report.page import Page, render
 from hdpmf.report.run_sections import environment_section, runs_section, tuning_section
 from hdpmf.report.table_sections import claims_section, datasets_section, tables_section
@@ -74,7 +76,7 @@ def experiment_page(content: Content) -> Page:
         "epsilon": ("What epsilon stands on", claims_section(content)),
         "honest": ("Honest epsilon", honest_section(content)) if points(content) else None,
         "figures": ("Figures", charts_section(content, shown, {})) if shown else None,
-        "data": ("Data sets", datasets_section(content)),
+        "datasets": ("Data sets", datasets_section(content)),
         "tuning": ("Hyper-parameters", tuning_section(content)) if content.tuned else None,
         "again": ("Run it again", environment_section(content)),
         "runs": ("Runs", runs_section(content)),
@@ -82,6 +84,8 @@ def experiment_page(content: Content) -> Page:
     return Page(
         kind="hdpmf experiment report",
         title=words([experiment.title for experiment in content.experiments.values()]),
+        overview=overview_figure(content),
+        headline=headline(content),
         findings=findings(content),
         sections={anchor: part for anchor, part in sections.items() if part is not None},
         charts=data,

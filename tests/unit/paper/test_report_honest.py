@@ -59,7 +59,7 @@ def expected(content: Content, cell) -> float:
 
 
 def figure_of(page: str) -> dict:
-    data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(re.search(r'<script[^>]*id="report-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     return next(one for one in data["figures"] if one["name"] == "figure_honest")
 
 

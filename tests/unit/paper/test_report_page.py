@@ -262,7 +262,7 @@ def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experim
     assert count_marks(content)["failed"] == 4
     assert "DPMF on MovieLens" in findings(content)[0]
     assert "Douban (4 numbers, among them MSE diverged against 5.9369 at K = 10)" in findings(content)[0]
-    assert "Infinity" not in page.split('id="data">')[1].split("</script>")[0]
+    assert "Infinity" not in page.split('id="report-data">')[1].split("</script>")[0]
 
 
 def test_names_from_outside_cannot_break_out(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from matplotlib.figure import Figure
 
 from hdpmf.experiments import Cell, Store, Summary, parse_experiment, resolve, run_experiments
+from hdpmf.plots import saved
 from hdpmf.report import write_report
 from hdpmf.report.content import Content, read_content
+from hdpmf.report.figures import figure_files
 from hdpmf.report.findings import findings
+from hdpmf.report.latex import latex_files
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +71,13 @@ def test_the_page_is_about_the_experiment(table: Path, tmp_path: Path) -> None:
     assert winner in written.findings[0]
     latex = (tmp_path / "latex" / "mine.tex").read_text()
     assert f"\\textbf{{{float(best['mse_mean']):.4f}" in latex
-    assert "My own question. Bold is the lowest error" in latex
+    assert "My own question: mean and deviation of MSE and MAE over 2 evaluations. Bold is the lowest error" in latex
+    assert "No mark: $\\epsilon$ is nominal; $^\\ddagger$ $\\epsilon$ is proved; $^\\S$ no privacy." in latex
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    headline = page.split('<ul class="headline">')[1].split("</ul>")[0]
+    assert f"Lowest error: {best['label']} on Synthetic (MSE {float(best['mse_mean']):.2f}" in headline
+    assert not re.search(r"\d\.\d{3}", headline)
     assert "dagger$ not in" not in latex
     assert page.count('class="number" href="#runs-mine-synthetic-hdpmf-k4"') > 0
     first = written.files
@@ -146,3 +156,36 @@ def test_an_experiment_of_lists_has_their_table_and_figure(tmp_path: Path) -> No
     assert {"figures/curve_k4_ndcg_at_10.png", "latex/curve_lists.tex", "csv/curve.csv"} <= set(written.files)
     assert not any("_mse" in name for name in written.files)
     assert "Best lists (NDCG@10 at epsilon 2)." in " ".join(written.findings)
+
+
+def test_a_caption_explains_only_what_is_in_the_table(tmp_path: Path) -> None:
+    text = TABLE.replace('["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]', '["hdp-sum", "user-mean"]')
+    content = read_content(run(tmp_path, text.replace("seeds = [0, 1]", "seeds = [0]")))
+    latex = latex_files(content)["mine.tex"].decode()
+    assert "My own question: MSE and MAE of one evaluation. Bold is the lowest error of its data set and K." in latex
+    assert "$^\\ddagger$ $\\epsilon$ is proved.}" in latex
+    for absent in ("nominal", "no privacy", "dagger$ not", "deviation"):
+        assert absent not in latex
+
+
+def test_legends_fit_into_figures_of_one_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = read_content(
+        run(tmp_path, FIGURE.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "hdpmf", "mf", "hdp-bit"]'))
+    )
+    drawn = []
+
+    def keep(figure: Figure, kind: str, **options: object) -> bytes:
+        drawn.append(figure)
+        return saved(figure, kind, **options)
+
+    monkeypatch.setattr("hdpmf.report.figures.saved", keep)
+    figure_files(content, content.experiments.values())
+    assert drawn
+    for figure in drawn:
+        (legend,) = figure.legends
+        figure.canvas.draw()
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+        assert box.y1 <= figure.bbox.height + 1
+        assert figure.axes[0].get_window_extent().height > 0.35 * figure.bbox.height

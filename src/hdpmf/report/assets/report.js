@@ -1,6 +1,6 @@
 /* The page: choices, figures with their legends, values on pointing, links that open what they lead to. */
 (() => {
-  const report = JSON.parse(document.getElementById("data").textContent);
+  const report = JSON.parse(document.getElementById("report-data").textContent);
   const methods = Object.fromEntries(report.methods.map((one) => [one.name, one]));
   const titles = Object.fromEntries(report.datasets.map((one) => [one.name, one.title]));
   const tip = document.getElementById("tip");
@@ -19,6 +19,7 @@
 
   function drawFigure(figure) {
     const host = document.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`);
+    if (!host.checkVisibility()) return; // folded away, where nothing has a width; unfolding draws it
     const panels = host.querySelector(".panels");
     const k = figure.factors.includes(state.k) ? state.k : figure.factors[0];
     const shown = figure.datasets.filter((name) => !state.dataset || name === state.dataset);
@@ -165,9 +166,45 @@
   function reveal() {
     const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
+    const part = target.matches("section");
+    if (part) target.querySelector("details.fold").open = true;
     for (let node = target.closest("details"); node; node = node.parentElement.closest("details")) node.open = true;
-    target.scrollIntoView({ block: "center" });
+    target.scrollIntoView({ block: part || target.matches("header, figure") ? "start" : "center" });
   }
+
+  /* Tables that are wider than their box say so. */
+  const fits = (box) => box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1);
+  const widths = new ResizeObserver((entries) => entries.forEach((entry) => fits(entry.target)));
+  for (const box of document.querySelectorAll(".scroll")) widths.observe(box);
+
+  const folds = [...document.querySelectorAll("details.fold")];
+  const unfold = document.getElementById("unfold");
+  const allOpen = () => folds.every((fold) => fold.open);
+  for (const fold of folds) {
+    fold.addEventListener("toggle", () => {
+      if (fold.open) report.figures.filter((figure) => fold.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`)).forEach(drawFigure);
+      unfold.textContent = allOpen() ? "Fold all" : "Unfold all";
+    });
+  }
+  unfold.hidden = false;
+  unfold.addEventListener("click", () => { const open = !allOpen(); for (const fold of folds) fold.open = open; });
+  window.addEventListener("beforeprint", () => { for (const fold of folds) fold.open = true; });
+
+  /* The contents show where one is: the last part whose top has been passed. */
+  const links = [...document.querySelectorAll(".contents a")];
+  const parts = links.map((link) => document.getElementById(link.hash.slice(1)));
+  function mark() {
+    const end = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2;
+    const passed = parts.filter((part) => part.getBoundingClientRect().top < 140).length;
+    const current = links[end ? links.length - 1 : Math.max(0, passed - 1)];
+    for (const link of links) {
+      if ((link === current) === link.hasAttribute("aria-current")) continue;
+      link.toggleAttribute("aria-current", link === current);
+      if (link === current) link.closest("ul").scrollTo({ left: link.offsetLeft - 40 });
+    }
+  }
+  window.addEventListener("scroll", mark, { passive: true });
+  mark();
 
   const controls = document.querySelector(".controls");
   controls.hidden = false;

@@ -1,0 +1,244 @@
+"""Drawing the result at a glance, as SVG: no script is needed for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hdpmf.report.markup import Html, tag
+
+_WORDS = {"proved": "epsilon is proved", "nominal": "epsilon is nominal: no proof", "none": "no privacy"}
+_SHAPES = {
+    "proved": "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
+    "nominal": "M0 -7.5L7.5 0L0 7.5L-7.5 0z",
+    "none": "M-5 -5h10v10h-10z",
+    "unknown": "M0 -7L6.5 5.5H-6.5z",
+}
+_LETTER, _CAPITAL = 6.3, 9.0  # how wide they are in a label, about
+_BETTER = "better than sending nothing"
+_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A method in the figure.
+
+    Attributes:
+        costs: Its honest epsilon: the smallest and the largest over the data sets; nothing where it is not known.
+        low: The smallest error, or ratio of errors.
+        middle: The one that the mark stands at.
+        high: The largest.
+        told: All of it in words.
+    """
+
+    method: str
+    label: str
+    status: str
+    costs: tuple[float, ...]
+    low: float
+    middle: float
+    high: float
+    told: str
+
+    @property
+    def place(self) -> str:
+        """On the axis, or in a column beside it."""
+        if not self.costs:
+            return "unknown"
+        return "nothing" if self.costs[1] == 0 else "none" if math.isinf(self.costs[1]) else "axis"
+
+    @property
+    def epsilon(self) -> float:
+        """Where on the axis it stands."""
+        return math.sqrt(self.costs[0] * self.costs[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is drawn.
+
+    Attributes:
+        line: The error of a device that sends nothing, drawn across; None where there is none.
+        axis: What the errors are.
+        label: The figure in words, for those who do not see it.
+    """
+
+    marks: tuple[Mark, ...]
+    line: float | None
+    axis: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def draw(scene: Scene, name: str, width: int, height: int) -> Html:
+    """The figure at this size; ``name`` is its class."""
+    plot = _Box(46, 30, width - 8, height - 76)
+    y, ticks = _error_scale(scene, plot)
+    columns = _columns(scene, plot)
+    parts: list[Html] = []
+    if scene.line is not None:
+        top = y(scene.line)
+        parts.append(
+            tag("rect", x=plot.left, y=top, width=plot.right - plot.left, height=plot.bottom - top, class_="better")
+        )
+    for value in ticks:
+        parts.append(tag("line", x1=plot.left, x2=plot.right, y1=y(value), y2=y(value), class_="grid"))
+        parts.append(_text(plot.left - 8, y(value) + 4, f"{value:g}", anchor="end"))
+    if scene.line is not None:
+        parts.append(tag("line", x1=plot.left, x2=plot.right, y1=y(scene.line), y2=y(scene.line), class_="silent"))
+        parts.append(_text(plot.left + 8, plot.bottom - 8, _BETTER, class_="remark"))
+    parts.append(_text(4, 14, scene.axis))
+    parts += _axis_parts(columns, plot, narrow=width < 500)
+    parts += _marks(scene, columns, y, plot)
+    parts += _key(scene, width, height)
+    return tag("svg", parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=scene.label, class_=name)
+
+
+def _error_scale(scene: Scene, plot: _Box) -> tuple[Callable[[float], float], list[float]]:
+    """Where an error stands, and the errors that are written at the axis."""
+    values = [value for mark in scene.marks for value in (mark.low, mark.high)]
+    low, high = math.log(min(values) / 1.12), math.log(max(values) * 1.12)
+
+    def place(value: float) -> float:
+        return round(plot.bottom - (math.log(value) - low) / (high - low) * (plot.bottom - plot.top), 1)
+
+    steps = [step * 10.0**power for power in range(-4, 5) for step in _STEPS]
+    ticks = [step for step in steps if low <= math.log(step) <= high]
+    if len(ticks) < 3:  # all errors are close together
+        size = 10 ** math.floor(math.log10(max(values) - min(values) or max(values)))
+        first = math.ceil(math.exp(low) / size)
+        ticks = [round(n * size, 9) for n in range(first, math.floor(math.exp(high) / size) + 1)]
+    return place, ticks
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The axis of epsilon, with a column at its left for those that send nothing, and at its right for no privacy."""
+
+    starts: dict[str, float]
+    ends: dict[str, float]
+    low: float
+    high: float
+
+    def place(self, mark: Mark) -> float:
+        start, end = self.starts[mark.place], self.ends[mark.place]
+        return (start + end) / 2 if mark.place != "axis" else self.at(mark.epsilon)
+
+    def at(self, epsilon: float) -> float:
+        share = (math.log10(epsilon) - self.low) / (self.high - self.low)
+        return round(self.starts["axis"] + share * (self.ends["axis"] - self.starts["axis"]), 1)
+
+
+def _columns(scene: Scene, plot: _Box) -> _Columns:
+    here = {mark.place for mark in scene.marks}
+    wide = min(120.0, (plot.right - plot.left) * 0.2)
+    left = plot.left + (wide if "nothing" in here else 0.0)
+    right = plot.right
+    starts, ends = {"nothing": plot.left}, {"nothing": left}
+    for name in ("unknown", "none"):
+        if name in here:
+            starts[name], ends[name] = right - wide, right
+            right -= wide
+    costs = [math.log10(mark.epsilon) for mark in scene.marks if mark.place == "axis"]
+    low, high = min(costs, default=0.0) - 0.45, max(costs, default=0.0) + 0.45
+    return _Columns(starts | {"axis": left}, ends | {"axis": right}, low, high)
+
+
+def _axis_parts(columns: _Columns, plot: _Box, *, narrow: bool) -> Iterator[Html]:
+    titles = {"nothing": "sends nothing", "none": "no privacy", "unknown": "not known"}
+    for name, start in columns.starts.items():
+        end = columns.ends[name]
+        if name in titles and end > start:
+            at = end if name == "nothing" else start
+            yield tag("line", x1=at, x2=at, y1=plot.top, y2=plot.bottom, class_="wall")
+            for number, word in enumerate(titles[name].split() if narrow else [titles[name]]):
+                yield _text((start + end) / 2, plot.bottom + 18 + 14 * number, word, anchor="middle")
+    step = 2 if narrow and columns.high - columns.low > 3 else 1
+    for power in range(math.ceil(columns.low), math.floor(columns.high) + 1, step):
+        words = f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
+        yield _text(columns.at(10.0**power), plot.bottom + 18, words, anchor="middle")
+    middle = (columns.starts["axis"] + columns.ends["axis"]) / 2
+    yield _text(middle, plot.bottom + 36, "honest epsilon (log scale)", anchor="middle")
+
+
+def _marks(scene: Scene, columns: _Columns, y: Callable[[float], float], plot: _Box) -> Iterator[Html]:
+    """The marks with their ranges, and labels that meet nothing."""
+    spots = [(mark, columns.place(mark), y(mark.middle)) for mark in scene.marks]
+    # Methods of one epsilon would stand in one another's range: move them apart by a few pixels.
+    shifted = []
+    for number, (mark, x, height) in enumerate(spots):
+        before = sum(abs(other - x) < 11 for _, other, _ in spots[:number])
+        shifted.append((mark, x + 11 * ((before + 1) // 2) * (-1) ** before, height))
+    taken = [_Box(x - 8, height - 8, x + 8, height + 8) for _, x, height in shifted]
+    faint = [_Box(x - 2, y(mark.high), x + 2, y(mark.low)) for mark, x, _ in shifted]
+    if scene.line is not None:
+        faint.append(_Box(plot.left, y(scene.line) - 2, plot.right, y(scene.line) + 2))
+        taken.append(_Box(plot.left, plot.bottom - 18, plot.left + 8 + _length(_BETTER), plot.bottom))
+    for mark, x, height in shifted:
+        words, box = _label(mark, x, height, taken, faint, plot)
+        taken.append(box)
+        bar = None
+        if mark.high > mark.low:
+            bar = tag("line", x1=x, x2=x, y1=y(mark.high), y2=y(mark.low), class_="range")
+        shape = tag("path", d=_SHAPES.get(mark.status, _SHAPES["unknown"]), transform=f"translate({x} {height})")
+        yield tag(
+            "g", tag("title", mark.told), bar, shape, words, class_=f"mark-{mark.status}", data_glance=mark.method
+        )
+
+
+def _label(
+    mark: Mark, x: float, height: float, taken: Sequence[_Box], faint: Sequence[_Box], plot: _Box
+) -> tuple[Html, _Box]:
+    """The name beside its mark: close by where it meets nothing, or else where it covers only what is faint."""
+    long = _length(mark.label)
+
+    def box(side: str, shift: float) -> _Box:
+        left = x + 11 if side == "start" else x - 11 - long
+        return _Box(left, height + shift - 8, left + long, height + shift + 8)
+
+    def free(side: str, shift: float, *groups: Sequence[_Box]) -> bool:
+        place = box(side, shift)
+        inside = place.left >= plot.left and place.right <= plot.right + 6 and place.bottom <= plot.bottom
+        return inside and not any(place.meets(other) for group in groups for other in group)
+
+    sides = ("start", "end")
+    close = [(side, shift) for shift in (0, -12, 12) for side in sides if free(side, shift, taken, faint)]
+    other = [(s, d) for d in (0, -11, 11, -20, 20, -32, 32, -44, 44) for s in sides if free(s, d, taken)]
+    side, shift = next(iter(close + other), ("start", 0.0))
+    at = x + 11 if side == "start" else x - 11
+    return _text(at, height + shift + 4, mark.label, anchor=side, class_="value"), box(side, shift)
+
+
+def _key(scene: Scene, width: int, height: int) -> Iterator[Html]:
+    """What shapes and colours mean."""
+    present = {mark.status for mark in scene.marks}
+    shown = [status for status in _WORDS if status in present]
+    x, row = 12.0, height - 12 if width >= 500 else height - 26
+    for status in shown:
+        long = 24 + _length(_WORDS[status])
+        if x + long > width and x > 12:
+            x, row = 12.0, row + 18
+        shape = tag("path", d=_SHAPES[status], transform=f"translate({x} {row - 4})")
+        yield tag("g", shape, _text(x + 12, row, _WORDS[status]), class_=f"mark-{status}")
+        x += long + 10
+
+
+def _length(words: str) -> float:
+    return sum(_CAPITAL if char.isupper() else _LETTER for char in words)
+
+
+def _text(x: float, y: float, words: str, *, anchor: str | None = None, class_: str | None = None) -> Html:
+    return tag("text", words, x=round(x, 1), y=round(y, 1), text_anchor=anchor, class_=class_)
