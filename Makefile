@@ -10,13 +10,15 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # tests start hundreds of interpreters.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help demo format check test lint bench soak mutants clean
+.PHONY: help demo format check test lint docs dist bench soak mutants clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
 	@echo "make check  while you work: format, lint, types, contracts and the fast tests (under 90 seconds)"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
+	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
+	@echo "make dist   build the wheel and the sdist into dist"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 runs of a real federation with a random kill -9 in each, and 50 kills of two servers (about an hour)"
 	@echo "make mutants 60 small faults at random, one at a time: is there a test that fails? (N=60 SEED=0, half an hour the first time)"
@@ -35,7 +37,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed-dev
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(BIN)/python tools/site.py
+
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+bench: $(VENV)/.installed-dev
 	@echo "Installing what the benchmarks compare with into $(VENV) ..."
 	@$(PIP) --editable '.[bench]'
 	@touch $@

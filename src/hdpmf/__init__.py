@@ -94,6 +94,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("hdpmf")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hdpmf' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

@@ -7,7 +7,6 @@ older than that.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from hdpmf.dap import Interval
 from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.system import lock_file
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Marks:
             yield None
             return
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise self._failed(error) from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, wait=True)
             yield file
         finally:
             os.close(file)
@@ -102,14 +102,14 @@ class Marks:
         try:
             end = os.lseek(file, 0, os.SEEK_END)
             if end:
-                kept = os.pread(file, end, 0).rfind(b"\n") + 1
-                if kept < end:
-                    os.ftruncate(file, kept)
-                    end = kept
-            if os.pwrite(file, line, end) != len(line):
+                os.lseek(file, 0, os.SEEK_SET)
+                kept = os.read(file, end).rfind(b"\n") + 1
+                os.ftruncate(file, kept)
+                os.lseek(file, kept, os.SEEK_SET)
+            if os.write(file, line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(file)
-            if self._path is not None:
+            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be opened
                 folder = os.open(self._path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)

@@ -15,6 +15,7 @@ from hdpmf.device.tally import HEAD_TABLE, RowTally, counter_of
 from hdpmf.device.vault import Vault
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.sqlite import FileKind, count_tables, keep_on_disk
+from hdpmf.system import lock_file
 
 MEMORY = ":memory:"
 _KIND = FileKind(
@@ -194,14 +195,12 @@ class Database:
         """
         if self.in_memory or self._serving is not None:
             return
-        import fcntl
-
         beside = self.path.with_name(self.path.name + ".lock")
         stream = None
         try:
             # A file of its own: closing a second descriptor of the database would drop SQLite's locks on it.
             stream = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(stream.fileno())
         except BlockingIOError:
             if stream is not None:
                 stream.close()

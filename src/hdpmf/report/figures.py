@@ -176,7 +176,7 @@ def _powers_of_ten(panels: list[Axes]) -> None:
 
     for axes in panels:
         axes.minorticks_off()
-        axes.xaxis.set_major_locator(LogLocator(numticks=6))
+        axes.xaxis.set_major_locator(LogLocator(numticks=4))
         # Plain digits: powers would need the mathematics that names may not reach.
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
 

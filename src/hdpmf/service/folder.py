@@ -47,6 +47,7 @@ from hdpmf.service.layout import LAYOUT, begun_runs, number_of, write_number
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.schedule import Schedule
 from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.system import lock_file
 
 _SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
 
@@ -269,11 +270,9 @@ class ServiceFolder:
 
     def served(self) -> bool:
         """Whether a process serves this folder. Asking takes a shared lock for a moment."""
-        import fcntl
-
         try:
             with (self.path / ".serving").open() as stream:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                lock_file(stream.fileno(), shared=True)
         except FileNotFoundError:
             return False
         except OSError:  # somebody has it, or it is somebody else's
@@ -287,11 +286,9 @@ class ServiceFolder:
         Raises:
             ConfigError: Another one does.
         """
-        import fcntl
-
         with (self.path / ".serving").open("w") as stream:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(stream.fileno())
             except OSError as error:
                 raise ConfigError(f"another process serves {self.path}; let it end first") from error
             yield

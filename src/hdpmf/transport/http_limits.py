@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from hdpmf.system import allow_open_files
 from hdpmf.transport.extras import needs
 
 with needs("uvicorn"), needs("httptools"):
@@ -276,10 +275,5 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
 
 
 def allow_connections(wanted: int) -> None:
-    """Each takes a file descriptor, of which there are often 1,024 only."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = wanted + 256
-    if soft != resource.RLIM_INFINITY and soft < enough:
-        most = enough if hard == resource.RLIM_INFINITY else min(enough, hard)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    """Each takes a file descriptor."""
+    allow_open_files(wanted + 256)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import socket
 import time
 from collections import Counter
@@ -15,14 +14,6 @@ IN_ALL = 512
 """Connections on which no enrolled device has called yet."""
 PATIENCE = 10.0
 """Seconds until a connection on which no enrolled device has called is cut."""
-
-
-def many_files(wanted: int = 65_536) -> None:
-    """Let this process hold as many connections as the system allows it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class Visitors:

@@ -18,12 +18,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hdpmf.transport.flower.doors import Listener, Visitors, many_files
+from hdpmf.system import allow_open_files
+from hdpmf.transport.flower.doors import Listener, Visitors
 from hdpmf.transport.flower.environment import needs_flower
 from hdpmf.transport.flower.gate import Gate
 from hdpmf.transport.flower.signing import Doorkeeper, check_body, server_name
 
 S = TypeVar("S", bound=socket.socket)
+
+_FILES = 65_536
+"""Connections that there may be, where the system allows so many."""
 
 
 class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +65,7 @@ def main() -> None:
 
         from hdpmf.transport.flower.lane import FastLane
         from hdpmf.transport.flower.link import superlink_app
-    many_files()
+    allow_open_files(_FILES)
     visitors = Visitors()
     listener = _listen(Listener, settings.host, settings.port)
     listener.visitors = visitors
