@@ -7,7 +7,6 @@ refused before anything in it is read or written.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from hdpmf.errors import ConfigError, StorageError, made_by_newer
 from hdpmf.files import atomic_write
+from hdpmf.system import lock_file
 
 FILE = "format"
 """Where the number is. Folders without it have the first layout."""
@@ -81,7 +81,7 @@ def _alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"cannot open {folder}: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_file(descriptor, wait=True)
         yield
     finally:
         os.close(descriptor)

@@ -11,57 +11,24 @@ from functools import cache
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import typer
+from doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 from hdpmf.cli.commands import app
 from hdpmf.cli.main import _UsageError
 from hdpmf.methods import METHODS
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "docs/adr/*.md", "src/hdpmf/privacy/proofs/*.md")
-    for path in ROOT.glob(pattern)
-)
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
-SHELLS = ("", "console", "bash", "sh")
-PROMPT = re.compile(r"^(?:\w*\$ +)?")
 FLAGS_OF_OTHERS = {"--trusted-entities", "--offline"}  # Flower's, systemd's
 FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
-
-
-class Block(NamedTuple):
-    """A fenced or an indented block of code."""
-
-    language: str
-    text: str
-
-
-def split_page(text: str) -> tuple[list[Block], str]:
-    """The blocks of code of a page, and the page without them."""
-    blocks = [Block(*match) for match in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
-    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    indented = re.findall(r"(?:^ {4}\S.*\n)+", prose, re.MULTILINE)
-    return blocks + [Block("", block) for block in indented if "    hdpmf " in block], prose
 
 
 def spans(prose: str) -> list[str]:
     """What stands between backticks."""
     return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
-
-
-def commands_in(block: str) -> Iterator[list[str]]:
-    """The calls of hdpmf in a block of shell, as lists of arguments."""
-    for line in block.replace("\\\n", " ").splitlines():
-        words = shlex.split(PROMPT.sub("", line.strip()), comments=True)
-        while words:
-            end = words.index("&&") if "&&" in words else len(words)
-            if words[0] == "hdpmf":
-                yield words[1:end]
-            words = words[end + 1 :]
 
 
 @cache
@@ -185,10 +152,6 @@ def leads_somewhere(page: Path, target: str) -> bool:
     return not anchor or anchor in map(slug, re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE))
 
 
-def read(page: Path) -> tuple[list[Block], str]:
-    return split_page((ROOT / page).read_text("utf-8"))
-
-
 @pytest.fixture(params=PAGES, ids=str)
 def page(request: pytest.FixtureRequest) -> Path:
     path = request.param
@@ -215,8 +178,8 @@ OWN_METHOD = Path("docs/own-method.md")
 def test_commands_and_their_options_exist(page: Path) -> None:
     if page == OWN_METHOD:
         return
-    blocks, prose = read(page)
-    calls = [call for block in blocks if block.language in SHELLS for call in commands_in(block.text)]
+    _, prose = read(page)
+    calls = calls_on(page)
     calls += [call for span in spans(prose) if re.match(r"hdpmf( |$)", span) for call in alternatives(span)]
     wrong = {" ".join(call): fault for call in calls if (fault := wrong_with(call))}
     assert wrong == {}
@@ -225,8 +188,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 def test_commands_in_blocks_can_be_typed(page: Path) -> None:
     if page == OWN_METHOD:
         return
-    blocks, _ = read(page)
-    calls = [call for block in blocks if block.language in SHELLS for call in commands_in(block.text)]
+    calls = calls_on(page)
     assert {" ".join(call): fault for call in calls if (fault := refused(call))} == {}
 
 
@@ -264,16 +226,6 @@ def test_names_in_code_exist(page: Path) -> None:
     words = {word for name in named for word in re.findall(r"\w+(?:\.{3})?", name) if is_a_name(word)}
     unknown = {word for word in words - all_words() if not word.endswith("...") or not begins_a_name(word[:-3])}
     assert page == HISTORY or unknown == set()
-
-
-def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks, _ = read(Path("docs/tutorial.md"))
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        if block.language == "python":
-            exec(compile(block.text, "docs/tutorial.md", "exec"), names)
-    assert (tmp_path / "my-model" / "recommender").is_dir()
 
 
 def test_examples_in_python_import_what_exists(page: Path) -> None:

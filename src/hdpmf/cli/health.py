@@ -70,13 +70,12 @@ def _recommender(path: Path) -> dict[str, Any]:
 
 
 def _device(path: Path) -> dict[str, Any]:
-    import fcntl
-
     from hdpmf.errors import FederationError, StorageError
+    from hdpmf.system import lock_file
 
     try:
         with path.with_name(path.name + ".lock").open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock_file(stream.fileno(), shared=True)
     except BlockingIOError:
         return {"kind": "device", "says": "the device answers its recommender"}
     except FileNotFoundError:

@@ -1,0 +1,156 @@
+"""Blocks of code on pages are run as they are written; those that are not say why."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doc_pages import PAGES, ROOT, calls_on, read
+
+from hdpmf.cli.main import run
+from hdpmf.experiments import Store, parse_experiment, resolve, run_experiments
+
+pytestmark = pytest.mark.slow
+
+# Python blocks that need what is not here, by page and first line.
+PYTHON_NOT_RUN = {
+    (
+        "docs/gpu.md",
+        'model = HDPMF(n_factors=10, epochs=100, on="gpu"',
+    ): "a GPU; benchmarks/gpu.py runs it where there is one",
+    ("docs/gpu.md", "from hdpmf.models.together"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
+    ("docs/transport.md", "with FlowerRecommender(folder"): "enrolled devices; tests/federation runs it",
+    ("docs/transport.md", "from hdpmf.transport.flower.simulation"): "Ray; tests/federation runs the simulation",
+}
+
+# Commands that are parsed (test_docs.py) and not run, by how they begin: the first that fits counts.
+COMMANDS_NOT_RUN = {
+    "paper run": "an hour; tests/cli/test_paper.py runs it reduced",
+    "paper report": "the results of an hour; tests/unit/paper",
+    "tune": "minutes; tests/cli/test_tune.py",
+    "audit": "minutes; tests/cli/test_audit.py and tests/privacy",
+    "federate": "minutes; tests/federation and tests/e2e",
+    "recommender": "a service, tests/deploy runs docs/deploy.md as it is written",
+    "aggregator pair": "two servers; tests/deploy",
+    "aggregator admit": "two servers; tests/deploy",
+    "aggregator serve": "a service; tests/deploy",
+    "aggregator status": "a service; tests/deploy",
+    "device join": "a recommender; tests/deploy",
+    "device rate": "somebody's own file; tests/deploy",
+    "device recommend": "a recommender; tests/deploy",
+    "device ledger": "a recommender; tests/deploy",
+    "device passphrase": "a question; tests/cli/test_device_keys.py",
+    "device export": "a question; tests/cli/test_device_keys.py",
+    "device import": "a question; tests/cli/test_device_keys.py",
+    "device forget": "a question; tests/cli/test_device_keys.py",
+    "device rotate": "a question; tests/cli/test_device_keys.py",
+    "evaluate hdpmf --data ml-1m": "a GPU",
+    "evaluate hdp-sum-pairs --data ml-1m": "minutes",
+    "evaluate": "seconds to minutes each; tests/cli/test_evaluate.py and tests/paper",
+    "train hdp-bit --from-release": "the release before it; tests/cli/test_release.py",
+    "train": "seconds; tests/cli/test_train_and_recommend.py",
+    "release": "seconds; tests/cli/test_release.py",
+    "privacy release": "a release; tests/cli/test_release.py",
+    "recommend": "the model before it; tests/cli/test_train_and_recommend.py",
+    "experiment": "somebody's own file; tests/cli/test_experiment.py",
+    "device init": "a passphrase, or a home folder; tests/cli/test_device.py",
+}
+PAGES_NOT_RUN = {Path("docs/deploy.md"): "tests/deploy runs it as it is written, on hosts of their own"}
+# Pages whose commands are run from the first to the last, whatever stands above.
+RUN_WHOLE = {Path("docs/tutorials/own-data.md"), Path("docs/tutorials/privacy-wishes.md")}
+
+PYTHON_PAGES = [page for page in PAGES if any(block.language == "python" for block in read(page)[0])]
+SHELL_PAGES = [page for page in PAGES if calls_on(page)]
+
+
+def reason_python(page: Path, text: str) -> str:
+    found = (why for (name, start), why in PYTHON_NOT_RUN.items() if name == str(page) and text.startswith(start))
+    return next(found, "")
+
+
+def reason_command(page: Path, call: list[str]) -> str:
+    if page in RUN_WHOLE or page in PAGES_NOT_RUN:
+        return PAGES_NOT_RUN.get(page, "")
+    words = shlex.join(call)
+    return next((why for start, why in COMMANDS_NOT_RUN.items() if re.match(rf"{re.escape(start)}( |$)", words)), "")
+
+
+def prepare_experiments(folder: Path) -> None:
+    """What a block on docs/experiments.md reads: the results of the page's own file, on a small world."""
+    (text,) = [
+        b.text for b in read(Path("docs/experiments.md"))[0] if b.language == "toml" and "stronger-privacy" in b.text
+    ]
+    head, _, rest = text.partition("\n[")
+    small = re.sub(r"datasets = .*", 'datasets = ["synthetic"]\nepochs = 2\nseeds = [0, 1]', head) + (
+        f"\n[{rest}" if rest else ""
+    )
+    small += "\n[data.synthetic]\nworld = { n_users = 40, n_items = 30, n_ratings = 900 }\n"
+    small += "[split]\nper_user = 3\n" if "[split]" not in small else ""
+    experiment, files = resolve(parse_experiment(small, "stronger-privacy.toml"))
+    with Store(folder / "out" / "stronger", create=True) as store:
+        run_experiments([experiment], store, files=files, n_jobs=1)
+
+
+PREPARED = {Path("docs/experiments.md"): prepare_experiments}
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=str)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block for block in read(page)[0] if block.language == "python" and not reason_python(page, block.text)]
+    if not blocks:
+        pytest.skip("every block of this page needs something else; see PYTHON_NOT_RUN")
+    monkeypatch.chdir(tmp_path)
+    PREPARED.get(page, lambda folder: None)(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in blocks:
+            exec(compile(block.text, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", SHELL_PAGES, ids=str)
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    wanted = [call for call in calls_on(page) if not reason_command(page, call)]
+    monkeypatch.chdir(tmp_path)
+    if page in RUN_WHOLE:
+        with contextlib.redirect_stdout(io.StringIO()):
+            names: dict[str, Any] = {}
+            for block in read(page)[0]:
+                if block.language == "python":
+                    exec(compile(block.text, str(page), "exec"), names)
+    for call in wanted:
+        with pytest.raises(SystemExit) as ended:
+            run(call)
+        assert not ended.value.code, (shlex.join(call), capsys.readouterr().err)
+
+
+def test_what_is_not_run_is_there() -> None:
+    """A reason for a block or a command that no page has would hide the next one."""
+    texts = {(str(page), b.text) for page in PYTHON_PAGES for b in read(page)[0] if b.language == "python"}
+    for name, start in PYTHON_NOT_RUN:
+        assert any(page == name and text.startswith(start) for page, text in texts), (name, start)
+    calls = [(page, call) for page in SHELL_PAGES for call in calls_on(page)]
+    for start in COMMANDS_NOT_RUN:
+        assert any(re.match(rf"{re.escape(start)}( |$)", shlex.join(call)) for _, call in calls), start
+    assert sum(not reason_command(page, call) for page, call in calls) >= 12
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.ipynb")), ids=lambda path: path.name)
+def test_the_notebook_shows_what_it_prints(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    cells = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) >= 3
+    for cell in cells:
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            exec(compile("".join(cell["source"]), str(path), "exec"), names)
+        shown = "".join(text for output in cell["outputs"] for text in output["text"])
+        assert told.getvalue() == shown
+    assert os.listdir(tmp_path) == []
