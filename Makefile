@@ -37,14 +37,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.installed-docs: $(VENV)/.installed-dev
-	$(BIN)/python tools/site.py
-
-dist: $(VENV)/.installed-dev
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation
-
-bench: $(VENV)/.installed-dev
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
 	@echo "Installing what the benchmarks compare with into $(VENV) ..."
 	@$(PIP) --editable '.[bench]'
 	@touch $@
@@ -68,6 +61,13 @@ check: lint
 
 test: lint
 	$(PYTEST)
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python tools/site.py
+
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
