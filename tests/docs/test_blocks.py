@@ -61,13 +61,17 @@ COMMANDS_NOT_RUN = {
     "train": "seconds; tests/cli/test_train_and_recommend.py",
     "release": "seconds; tests/cli/test_release.py",
     "privacy release": "a release; tests/cli/test_release.py",
+    "predict": "the model before it; tests/cli",
     "recommend": "the model before it; tests/cli/test_train_and_recommend.py",
     "experiment": "somebody's own file; tests/cli/test_experiment.py",
     "data info": "somebody's own file; tests/cli/test_data.py",
     "device open": "a page that is served until it is closed; tests/e2e",
     "device init": "a passphrase, or a home folder; tests/cli/test_device.py",
 }
-PAGES_NOT_RUN = {Path("docs/deploy.md"): "tests/deploy runs it as it is written, on hosts of their own"}
+PAGES_NOT_RUN = {
+    Path("docs/deploy.md"): "tests/deploy runs it as it is written, on hosts of their own",
+    Path("docs/own-method.md"): "tests/cli/test_own_method.py runs it as it is written",
+}
 # Pages whose commands are run from the first to the last, whatever stands above.
 RUN_WHOLE = {Path("docs/tutorials/own-data.md"), Path("docs/tutorials/privacy-wishes.md")}
 
@@ -76,6 +80,8 @@ SHELL_PAGES = [page for page in PAGES if calls_on(page)]
 
 
 def reason_python(page: Path, text: str) -> str:
+    if page in PAGES_NOT_RUN:
+        return PAGES_NOT_RUN[page]
     found = (why for (name, start), why in PYTHON_NOT_RUN.items() if name == str(page) and text.startswith(start))
     return next(found, "")
 
