@@ -221,10 +221,10 @@ def test_it_locks_by_itself_and_a_new_link_is_the_key(folder: Path, tmp_path: Pa
     with new_device(tmp_path / "me.sqlite", scale=RatingScale(1.0, 5.0, 1.0)) as store:
         load_catalogue(store, folder / "films.csv")
         store.rate("1", 5)
-    with owner_page(tmp_path / "me.sqlite", "--idle", "0.1") as served, Browser(tmp_path / "chromium") as opened:
+    with owner_page(tmp_path / "me.sqlite", "--idle", "0.2") as served, Browser(tmp_path / "chromium") as opened:
         enter(opened, served)
         assert "Zombie Film 1" in opened.run("document.body.innerText")
-        until(opened, "document.title.startsWith('Locked')", 30)
+        until(opened, "document.title.startsWith('Locked')", 60)
         assert "Zombie" not in opened.run("document.documentElement.outerHTML")
         opened.open(f"{served.origin}/rate")
         assert "Zombie" not in opened.run("document.documentElement.outerHTML")

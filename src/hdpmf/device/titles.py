@@ -114,11 +114,12 @@ class TitleSearch:
         if not words:
             return []
         whole = " ".join(words)
-        longest = max(words, key=len)
+        rarest = words[0] if len(words) == 1 else min(words, key=self._text.count)
         found: dict[int, None] = {}
-        if self._lines and self._lines[0].startswith(f" {whole}"):
+        if self._lines[0].startswith(f" {whole}"):
             found[0] = None
-        for needle, every in ((f"\n {whole}", ()), (f" {whole}", ()), (f" {longest}", words), (longest, words)):
+        needles: list[tuple[str, list[str]]] = [(f"\n {whole}", []), (f" {whole}", []), (rarest, words)]
+        for needle, every in needles:
             at = self._text.find(needle)
             while at >= 0 and len(found) < most:
                 line = bisect_right(self._starts, at + needle.startswith("\n")) - 1

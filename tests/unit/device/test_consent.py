@@ -12,10 +12,11 @@ from hdpmf.device.preview import preview_of
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.privacy.coding import WEIGHT_UNITS, make_coding
-from hdpmf.protocol import Terms, decode
+from hdpmf.protocol import Accepted, Terms, decode
 from hdpmf.protocol.task import Task
 from hdpmf.ratings import RatingScale
 
+from . import federated
 from .reporting_world import PERIOD, POLICY, SERVERS, STARS, START, World, live, make_store, make_task, reporter
 
 ASKING = msgspec.structs.replace(POLICY, ask=True)
@@ -137,3 +138,20 @@ def encode_terms() -> bytes:
             method="hdp-sum", view="sums", epsilon=0.5, rounds=1, catalogue="f" * 16, users=100, minimum=50, sharing=10
         )
     )
+
+
+def test_a_recommender_that_asks_by_messages_waits_for_the_owner_too():
+    agent_store = federated.make_store()
+    agent_store.set_policy(msgspec.structs.replace(agent_store.policy, ask=True))
+    agent = federated.agent_for(agent_store)
+    terms = federated.terms_for("hdp-bit", "messages", rounds=1)
+    federated.refuses(agent, terms, "policy")
+    (asked,) = pending(agent_store)
+    assert asked.terms == terms
+    assert len(preview_of(agent_store, asked).numbers) > 0
+    give_answer(agent_store, asked.key, "once")
+    assert isinstance(federated.ask(agent, terms), Accepted)
+    assert agent_store.ledger.entries() == []
+    federated.refuses(agent, terms, "policy", run=b"the second run..")
+    give_answer(agent_store, asked.key, "never")
+    federated.refuses(agent, terms, "policy", run=b"the second run..")
