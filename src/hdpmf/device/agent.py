@@ -33,6 +33,7 @@ from hdpmf.protocol import (
     Accepted,
     Call,
     CatalogueTable,
+    CatalogueVersion,
     Envelope,
     Grouping,
     Here,
@@ -140,8 +141,9 @@ class DeviceAgent:
                 run, number = (None, 0) if state is None or state.terms is None else (envelope.run, state.number)
                 here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
                 return sealed(envelope.run, envelope.number, here)
-            case CatalogueTable():
-                self._store.pin_catalogue(message)
+            case CatalogueTable() | CatalogueVersion():
+                pinned = self._store.pin_catalogue(message)
+                self._log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
                 return sealed(envelope.run, envelope.number, compose(Accepted))
             case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
                 return self._step(envelope, message, request_tag(data))
@@ -211,7 +213,7 @@ class DeviceAgent:
             raise ProtocolError("refused: for two servers a device makes a report; it answers no terms")
         check_policy(store.policy, terms)
         if terms.catalogue != store.fingerprint:
-            raise ProtocolError("refused: the terms are about another item table than the pinned one")
+            raise DeclinedError("catalogue", "the terms are about another item table than the pinned one")
         roster = store.roster
         if roster is None and terms.view == "sums":
             raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
@@ -295,12 +297,8 @@ class DeviceAgent:
     def _lists(self, envelope: Envelope) -> bytes:
         """Keep a model for lists beside the facts that name it. Nothing is sent or paid, whatever it is."""
         self._lists_came = envelope.run
-        store, catalogue = self._store, self._store.pinned_catalogue
-        if catalogue is None:
-            raise ProtocolError("refused: no item table is pinned here")
-        with store.transaction():
-            n_items = len(catalogue.positions)
-            self._keep(with_lists(self._kept(), envelope.run, envelope.body, n_items, store.policy))
+        with self._store.transaction():
+            self._keep(with_lists(self._kept(), envelope.run, envelope.body, self._store.policy))
         return sealed(envelope.run, envelope.number, compose(Accepted))
 
     def _sum(self, envelope: Envelope) -> bytes:

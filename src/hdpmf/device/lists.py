@@ -17,14 +17,13 @@ from hdpmf.protocol import ItemFacts, decode
 from hdpmf.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, digest_of
 
 
-def with_lists(model: LocalModel | None, run: bytes, body: bytes, n_items: int, policy: Policy) -> LocalModel:
+def with_lists(model: LocalModel | None, run: bytes, body: bytes, policy: Policy) -> LocalModel:
     """The model with the lists that came for it.
 
     Args:
         model: What the device has.
         run: The run that they came in.
         body: The message, as it came.
-        n_items: Items of the pinned catalogue.
         policy: The owner's.
 
     Raises:
@@ -34,6 +33,7 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, n_items: int, 
     facts = None if model is None or model.run != run.hex() else decode(model.numbers)
     if model is None or not isinstance(facts, ItemFacts) or facts.lists is None:
         raise OutOfTurnError("refused: a model for lists comes after the facts of its run, which name it")
+    n_items = len(facts.bias)
     most = most_list_bytes(policy, n_items)
     if len(body) > most:
         raise DeclinedError(
@@ -44,7 +44,7 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, n_items: int, 
     if digest_of(body) != facts.lists:
         raise ProtocolError("refused: the model for lists is not the one that the facts name (its SHA-256 differs)")
     if read_lists(body).n_items != n_items:
-        raise ProtocolError("refused: the model for lists is about another item table than the pinned one")
+        raise ProtocolError("refused: the model for lists is about other items than its facts")
     return msgspec.structs.replace(model, lists=body)
 
 
@@ -63,5 +63,7 @@ def with_older_lists(model: LocalModel, before: LocalModel | None) -> LocalModel
     """A new model with the lists of the one before, until its own come; without where it has none of its own."""
     facts = decode(model.numbers) if before is not None and before.lists else None
     if before is None or not isinstance(facts, ItemFacts) or facts.lists is None:
+        return model
+    if read_lists(before.lists).n_items != len(facts.bias):  # the catalogue has grown since
         return model
     return msgspec.structs.replace(model, lists=before.lists)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -121,16 +121,22 @@ def recommend_each(
 
 def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
     """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
-    model, catalogue = kept_model(store) if model is None else model, store.pinned_catalogue
-    if model is None or catalogue is None:
+    model, pinned = kept_model(store) if model is None else model, store.pinned_catalogue
+    if model is None or pinned is None:
         raise NotFittedError("this device has no model yet; it comes at the end of a run (hdpmf device join)")
     numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
+    # The model knows the items that there were when its run began; those that came since wait for the next one.
     if isinstance(numbers, ItemFacts):
-        simple = isinstance(plan, Survey) and plan.design == "S"
-        ready = _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
-        return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
-    if isinstance(numbers, Round) and isinstance(plan, Plan):
-        return _after_rounds(store, catalogue, model, plan, numbers)
+        catalogue = pinned.named(numbers.catalogue)
+        if catalogue is not None:
+            simple = isinstance(plan, Survey) and plan.design == "S"
+            ready = _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
+            ready = replace(ready, retired=pinned.known.retired)
+            return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
+    elif isinstance(numbers, Round) and isinstance(plan, Plan):
+        catalogue = pinned.sized(plan.n_items)
+        if catalogue is not None:
+            return replace(_after_rounds(store, catalogue, model, plan, numbers), retired=pinned.known.retired)
     raise StorageError("the model lacks a part: the store is damaged")
 
 
@@ -156,6 +162,7 @@ class Prepared:
         feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
         lists: What orders items for somebody with ratings, where a model for lists came.
+        retired: Positions of items that are recommended no more, by the newest version of the catalogue.
     """
 
     catalogue: PinnedCatalogue
@@ -168,6 +175,7 @@ class Prepared:
     feature_names: tuple[str, ...] = ()
     stranger: np.ndarray | None = None
     lists: ListModel | None = None
+    retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
         """Predicted ratings of all items, one row for each of these users."""
@@ -184,8 +192,9 @@ class Prepared:
         )
         if self.lists is not None:
             order = ByListModel(self.devices, self.lists, order)
-        known = self.catalogue.known
-        return ListMaker(self.devices, order, self.expected, self.trained, known.items, known.item_table)
+        known, candidates = self.catalogue.known, self.trained.copy()
+        candidates[self.retired[self.retired < len(candidates)]] = False
+        return ListMaker(self.devices, order, self.expected, candidates, known.items, known.item_table)
 
     def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
@@ -198,7 +207,8 @@ def _after_facts(
     store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool, prior: Prior | None
 ) -> Prepared:
     """Vectors fitted to the item facts, from all ratings that there are now."""
-    ratings, weights = store.ratings(), store.weights()
+    table = store.over(catalogue)
+    ratings, weights = table.ratings, table.weights
     fit = device_fit(facts, catalogue.known.features, prior, simple=simple)
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
@@ -227,7 +237,8 @@ def _after_rounds(
     store: DeviceStore, catalogue: PinnedCatalogue, model: LocalModel, plan: Plan, last: Round
 ) -> Prepared:
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
-    ratings, weights = store.ratings(), store.weights()
+    table = store.over(catalogue)
+    ratings, weights = table.ratings, table.weights
     mechanism, factors, trained = mechanism_of(method_named(model.method)), last.item_factors, last.raters > 0
     vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
     codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)

@@ -63,12 +63,14 @@ def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = F
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
     own = weights.for_ratings(ratings)
     pays = own * terms.epsilon
-    able = np.ones(len(ratings), bool)
+    catalogue = store.pinned_catalogue
+    retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
+    able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
     method = method_named(terms.method)
     if bare or method.claim(terms.view, labels=terms.labels).status == "none":
         pays = np.full(len(ratings), np.inf)
     else:
-        able = store.ledger.affords(ratings, weights, policy, pays)
+        able &= store.ledger.affords(ratings, weights, policy, pays)
     if method.one_round:
         able &= weight_units(own) > 0  # lighter ratings send nothing there
         able &= ~store.ledger.answered(recommender, terms.method, ratings)

@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.protocol import ListTable, decode
+from hdpmf.protocol import AnyCatalogue, CatalogueVersion, ListTable, decode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.protocol.versions import digests_of, number_of, table_of, version_at
 from hdpmf.public.lists import ListModel
 from hdpmf.secure_sum import Roster
 
@@ -24,20 +25,57 @@ class PinnedCatalogue:
     """An item table, checked, with what is computed from it once.
 
     Attributes:
-        table: As it was sent.
+        items: As it was sent, with all its versions.
+        table: The items in it.
         known: The same, to compute with.
-        digest: Of everything in it. The fingerprint leaves out titles and the scale; this does not.
+        digest: Of everything as it was sent.
         positions: The position of each item, by the text of its id.
     """
 
-    def __init__(self, table: CatalogueTable, digest: bytes) -> None:
-        self.table = table
+    def __init__(self, items: AnyCatalogue, digest: bytes = b"") -> None:
+        self.items = items
+        self.table: CatalogueTable = table_of(items)
         self.digest = digest
-        self.known: KnownItems = known_items(table)
+        self.known: KnownItems = known_items(items)
         self.positions = {str(item): position for position, item in enumerate(self.known.items.ids.tolist())}
+        self._earlier: dict[int, PinnedCatalogue] = {}
 
     def __repr__(self) -> str:
         return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
+
+    @property
+    def number(self) -> int:
+        """Of the version."""
+        return number_of(self.items)
+
+    @property
+    def version_digest(self) -> str:
+        """What people compare, whoever shows them the catalogue: of this version and all before it."""
+        return digests_of(self.items)[-1].hex()
+
+    def named(self, fingerprint: str) -> PinnedCatalogue | None:
+        """The version with this fingerprint, be it this one or an earlier one."""
+        if fingerprint == self.known.fingerprint:
+            return self
+        names = [digest.hex() for digest in digests_of(self.items)]
+        number = names.index(fingerprint) + 1 if fingerprint in names[1:] else 1
+        earlier = self._at(number)
+        return earlier if earlier.known.fingerprint == fingerprint else None
+
+    def sized(self, n_items: int) -> PinnedCatalogue | None:
+        """The newest version with so many items."""
+        sizes = [len(self.positions)]
+        if isinstance(self.items, CatalogueVersion):
+            sizes = [link.items for link in self.items.links]
+        numbers = [number for number, size in enumerate(sizes, start=1) if size == n_items]
+        return self._at(numbers[-1]) if numbers else None
+
+    def _at(self, number: int) -> PinnedCatalogue:
+        if number == self.number:
+            return self
+        if number not in self._earlier:
+            self._earlier[number] = PinnedCatalogue(version_at(self.items, number))
+        return self._earlier[number]
 
     def fit(self, values: np.ndarray) -> np.ndarray:
         """Which ratings are on the scale, and on one of its steps."""
@@ -69,12 +107,17 @@ def pinned(data: bytes) -> PinnedCatalogue:
     catalogue = _KNOWN.get(digest)
     if catalogue is None:
         try:
-            table = msgspec.msgpack.decode(data, type=CatalogueTable)
+            items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
         except (msgspec.MsgspecError, ProtocolError) as error:
             raise StorageError("the pinned item table cannot be read: the store is damaged") from error
-        catalogue = PinnedCatalogue(table, digest)
+        catalogue = PinnedCatalogue(items, digest)
         _KNOWN[digest] = catalogue
     return catalogue
+
+
+def pinned_by(digest: bytes) -> PinnedCatalogue | None:
+    """A catalogue that somebody in this process holds, by its digest."""
+    return _KNOWN.get(digest)
 
 
 class PinnedRoster:

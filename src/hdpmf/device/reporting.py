@@ -35,7 +35,7 @@ from hdpmf.device.tasks import ReadTask, check_period, check_task, read_task
 from hdpmf.device.uploading import LONGEST_WAIT, TaskReports
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.privacy.sampling import Noise, ReleasedNoise, require_released
-from hdpmf.protocol import CatalogueTable, ItemFacts, Terms, decode
+from hdpmf.protocol import AnyCatalogue, ItemFacts, Terms, decode
 from hdpmf.transport.succession import MOST_TOLD
 
 LOOK_EVERY = 300.0
@@ -245,10 +245,11 @@ class Reporter:
         known = self._store.pinned_catalogue
         if known is not None and known.digest.hex() == file.sha256:
             return
-        table = decode(fetch_file(self._door, "catalogue", file, MOST_CATALOGUE))
-        if not isinstance(table, CatalogueTable):
-            raise ProtocolError(f"refused: a {type(table).__name__} is no item table")
-        self._store.pin_catalogue(table)
+        items = decode(fetch_file(self._door, "catalogue", file, MOST_CATALOGUE))
+        if not isinstance(items, AnyCatalogue):
+            raise ProtocolError(f"refused: a {type(items).__name__} is no item table")
+        pinned = self._store.pin_catalogue(items)
+        self._log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
 
     def _take_task(self, file: PublicFile) -> None:
         """Agree to a task, or refuse it. Nothing is paid or sent here."""
@@ -343,9 +344,9 @@ class Reporter:
         model = kept_model(self._store)
         if model is None or not lack_lists(model):
             return
-        policy, n_items = self._store.policy, self._n_items
-        body = fetch_file(self._door, "lists", file, most_list_bytes(policy, n_items))
-        keep_model(self._store, with_lists(model, bytes.fromhex(model.run), body, n_items, policy))
+        policy = self._store.policy
+        body = fetch_file(self._door, "lists", file, most_list_bytes(policy, self._n_items))
+        keep_model(self._store, with_lists(model, bytes.fromhex(model.run), body, policy))
 
     @property
     def _n_items(self) -> int:

@@ -23,18 +23,19 @@ from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
 from hdpmf.device.moved import Moved, refuse_moved
 from hdpmf.device.named_values import NamedValues, read_header, write_header
+from hdpmf.device.pinned_items import PinnedItems
 from hdpmf.device.policy import Policy
-from hdpmf.device.public import PinnedCatalogue, PinnedRoster, pinned
+from hdpmf.device.public import PinnedCatalogue, PinnedRoster
 from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
 from hdpmf.device.runs import Runs
 from hdpmf.device.vault import Vault
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.protocol import AnyCatalogue, CatalogueTable
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
-_IDENTITY, _POLICY, _USERS, _CATALOGUE, _ROSTER = "identity", "policy", "users", "catalogue", "roster"
+_IDENTITY, _POLICY, _USERS, _ROSTER = "identity", "policy", "users", "roster"
 _SCALE, _MOVED = "scale", "moved"
 MODEL, OPEN_RUNS = "model", "open runs"
 """Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
@@ -62,10 +63,9 @@ class DeviceStore:
         self.rated = RatedItems(database, vault, self.users)
         self.runs = Runs(database, vault)
         self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
-        self._pinned: PinnedCatalogue | None = None
+        self._items = PinnedItems(database, self._values)
         self._roster: PinnedRoster | None = None
-        self._table: RatedTable | None = None
-        self._read_at: tuple[int, ...] = ()
+        self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
 
     @classmethod
     def create(
@@ -262,41 +262,18 @@ class DeviceStore:
         """All ratings in the store with their weights, with or without a catalogue. For this device's owner only."""
         return self.rated.weighed()
 
-    def pin_catalogue(self, table: CatalogueTable) -> str:
-        """Pin the item table; its fingerprint. The same one may come again, another may not.
+    def pin_catalogue(self, items: AnyCatalogue) -> PinnedCatalogue:
+        """Take an item table; the one that is pinned then. The same may come again, and what follows from it.
 
         Raises:
-            ProtocolError: Another one is pinned, or this one cannot be used.
+            ProtocolError: It does not follow from the pinned one, or cannot be used.
         """
-        data = msgspec.msgpack.encode(table)
-        catalogue = pinned(data)
-        with self.transaction():
-            known = self.pinned_catalogue
-            if known is not None and known.digest != catalogue.digest:
-                raise ProtocolError(
-                    "another item table is pinned here; to take a new one, this device's owner first forgets the old "
-                    "one (hdpmf device forget --model)"
-                )
-            own, other = self.scale, catalogue.known.scale
-            if own is not None and (
-                (own.low, own.high) != (other.low, other.high) or own.step not in (None, other.step)
-            ):
-                raise ProtocolError(f"refused: the item table is for ratings on the scale {other}; here it is {own}")
-            if known is None:
-                # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
-                self._values.set(_CATALOGUE, catalogue.digest if self._database.in_memory else data)
-                self._pinned, self._table = catalogue, None
-        return catalogue.known.fingerprint
+        return self._items.pin(items, self.scale)
 
     @property
     def pinned_catalogue(self) -> PinnedCatalogue | None:
         """The pinned item table with all that is computed from it."""
-        self._refresh()
-        known = self._pinned  # another thread may take it away meanwhile
-        if known is None and not self._database.in_memory:
-            data = self._values.get(_CATALOGUE)
-            known = self._pinned = None if data is None else pinned(data)
-        return known
+        return self._items.now
 
     @property
     def catalogue(self) -> CatalogueTable | None:
@@ -370,10 +347,10 @@ class DeviceStore:
         with self.transaction():
             self.runs.clear()
             self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
-            self._values.drop(_OWN + MODEL, _OWN + OPEN_RUNS, *([_CATALOGUE] if model else []))
+            self._values.drop(_OWN + MODEL, _OWN + OPEN_RUNS)
             self._table = None
             if model:
-                self._pinned = None
+                self._items.forget()
             if ratings:
                 self.rated.clear()
         self._database.shred()
@@ -382,19 +359,17 @@ class DeviceStore:
         """Delete the file, with its identity and its ledger."""
         self._database.remove()
 
+    def over(self, catalogue: PinnedCatalogue) -> RatedTable:
+        """Ratings and weights over the items of a catalogue: the pinned one, or an earlier version of it."""
+        # This process, a rollback or another command may have changed ratings; another thread may do the same as this.
+        now = (self._database.version(), self._database.rollbacks, self.rated.changes)
+        kept = self._table
+        if kept is None or kept[0] != now or kept[1] is not catalogue:
+            kept = self._table = now, catalogue, self.rated.table(catalogue)
+        return kept[2]
+
     def _over_catalogue(self) -> RatedTable:
-        catalogue = self.pinned_catalogue  # refreshes what has changed
+        catalogue = self.pinned_catalogue
         if catalogue is None:
             raise ConfigError("no item table is pinned yet; it comes with the first conversation (hdpmf device join)")
-        table = self._table
-        if table is None:
-            table = self._table = self.rated.table(catalogue)
-        return table
-
-    def _refresh(self) -> None:
-        """Read anew what this process, a rollback or another command may have changed."""
-        now = (self._database.version(), self._database.rollbacks, self.rated.changes)
-        if now != self._read_at:
-            self._read_at, self._table = now, None
-            if not self._database.in_memory or self._values.get(_CATALOGUE) is None:
-                self._pinned = None
+        return self.over(catalogue)

@@ -13,6 +13,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import SecureSumError
 from hdpmf.protocol import Terms
 from hdpmf.protocol.layout import SumLayout
+from hdpmf.protocol.versions import bound_to
 from hdpmf.secure_sum import SecureSumClient, decode_to_device
 from hdpmf.secure_sum.graph import read_bitmap
 from hdpmf.secure_sum.messages import Advertisement, MaskedVector, SumPlan
@@ -90,5 +91,10 @@ class SumOfJob:
                     f"refused: {plan.minimum} devices may count for fewer than the {self.terms.minimum} users that "
                     "were agreed on"
                 )
+        catalogue = store.pinned_catalogue
+        agreed = None if catalogue is None else catalogue.named(self.terms.catalogue)
+        if agreed is None:
+            raise SecureSumError("refused: the items that were agreed on are not here any more")
         words = self.layout(plan.n_participants).encode(self.numbers)
-        return SecureSumClient(store.identity, pinned.roster, words, store.policy.sum_policy())
+        policy = store.policy.sum_policy()
+        return SecureSumClient(store.identity, pinned.roster, words, policy, bound_to(agreed.items))

@@ -62,7 +62,7 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
     check_policy(policy, read.terms)
     catalogue = store.pinned_catalogue
     if catalogue is None or survey.catalogue != catalogue.known.fingerprint:
-        raise ProtocolError("refused: the task is about another item table than the pinned one")
+        raise DeclinedError("catalogue", "the task is about another item table than the pinned one")
     scale, n_items = catalogue.known.scale, len(catalogue.positions)
     asked = (survey.n_items, survey.scale_low, survey.scale_high, survey.scale_step)
     if asked != (n_items, scale.low, scale.high, scale.step):

@@ -69,7 +69,9 @@ class TrainingSession(Session):
         if known is None:
             raise ProtocolError("the item table must come before a plan")
         scale = known.known.scale
-        if plan.n_items != len(known.positions) or (plan.scale_low, plan.scale_high) != (scale.low, scale.high):
+        # Where only the model is wanted, it may be about an earlier version of the items.
+        same = plan.n_items == len(known.positions) or (self._terms is None and known.sized(plan.n_items) is not None)
+        if not same or (plan.scale_low, plan.scale_high) != (scale.low, scale.high):
             raise ProtocolError("refused: the plan is for other items or another scale than the pinned ones")
         if plan.n_items * plan.n_factors > MAX_NUMBERS:
             raise ProtocolError(f"refused: the plan has more than {MAX_NUMBERS} numbers in a round")

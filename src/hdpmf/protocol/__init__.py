@@ -18,8 +18,10 @@ Nothing in this package computes anything private; it defines, checks and encode
 
 from hdpmf.protocol.federation import (
     Accepted,
+    AnyCatalogue,
     Call,
     CatalogueTable,
+    CatalogueVersion,
     DeviceCard,
     Envelope,
     Here,
@@ -46,10 +48,12 @@ from hdpmf.protocol.wire import Message, decode, encode
 __all__ = [
     "PROTOCOL_VERSION",
     "Accepted",
+    "AnyCatalogue",
     "BitContribution",
     "BudgetReport",
     "Call",
     "CatalogueTable",
+    "CatalogueVersion",
     "DeviceCard",
     "Envelope",
     "Gradients",

@@ -5,8 +5,8 @@
     recommender                                   device
         Call              ──────────────────────▶
                           ◀──────────────────────   Here
-        CatalogueTable    ──────────────────────▶   (once; pinned by its fingerprint)
-                          ◀──────────────────────   Accepted
+        CatalogueVersion  ──────────────────────▶   (when there is a new one; it has to follow from the pinned one)
+                          ◀──────────────────────   Accepted or Refusal
         Terms             ──────────────────────▶   checked against the device's own policy
                           ◀──────────────────────   Accepted or Refusal
         Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the other two modules
@@ -18,6 +18,7 @@ What needs no answer gets ``Accepted``. Every message travels in a ``Envelope``,
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -26,12 +27,15 @@ from hdpmf.methods import METHODS, View, federated
 from hdpmf.protocol.messages import MAX_ITEMS, _Message, _positive, check_scale
 
 RUN_BYTES = 16
+MAX_VERSIONS = 4096
+"""Of a catalogue: one a week for 78 years."""
 MAX_LEVELS = 1 << 16
 MAX_RATING = 1_000_000
 
 Reason = Literal[
     "policy",  # the device's own policy forbids it
     "protocol",  # malformed, out of turn, or not what was agreed
+    "catalogue",  # the item table does not follow from the one that the device has seen last
     "secure-sum",  # the secure sum was refused or broken off
     "busy",  # another run is under way on this device
     "storage",  # the device's disk refused
@@ -67,7 +71,7 @@ class CatalogueTable(_Message, frozen=True):
     """Recommender to device: the items, in their order, and public facts about them.
 
     Attributes:
-        ids: Item ids, sorted as ``IdIndex`` sorts them.
+        ids: Item ids; an item is known by its position.
         integer_ids: The ids are whole numbers.
         scale_low: Lower end of the public rating scale.
         scale_high: Upper end of it.
@@ -97,6 +101,57 @@ class CatalogueTable(_Message, frozen=True):
         self._require(max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}")
         few = step is None or (high - low) / step <= MAX_LEVELS
         self._require(few, f"a scale has at most {MAX_LEVELS:,} levels")
+
+
+class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A version of the catalogue, as the recommender signs it: what there was before stays, in its place.
+
+    Attributes:
+        number: From 1.
+        previous: Digest of the version before; empty for the first.
+        items: How many items there are: those of the version before, and new ones after them.
+        retired: Positions of the items that are retired by this version, ascending.
+        content: Digest of the scale and of all that is said of these items.
+        signature: Of the version's digest, by the recommender's catalogue key.
+    """
+
+    number: int
+    previous: bytes
+    items: int
+    retired: tuple[int, ...]
+    content: bytes
+    signature: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """Of everything but the signature; so of all versions before, too."""
+        plain = [self.number, self.previous, self.items, self.retired, self.content]
+        return sha256(b"hdpmf catalogue version " + msgspec.msgpack.encode(plain)).digest()
+
+
+class CatalogueVersion(_Message, frozen=True):
+    """Recommender to device: the newest version of the items, and the signed chain that leads to it.
+
+    What the chain has to be is checked by ``versions.check_chain``; a device takes what follows from its own.
+
+    Attributes:
+        table: All items, those that are retired as well: positions never change.
+        links: Every version, from the first.
+        key: Ed25519 public key that they are signed by.
+    """
+
+    table: CatalogueTable
+    links: tuple[CatalogueLink, ...]
+    key: bytes
+
+    def _check(self) -> None:
+        self._require(1 <= len(self.links) <= MAX_VERSIONS, f"a catalogue has 1 to {MAX_VERSIONS} versions")
+        self._require(len(self.key) == 32, "a key has 32 bytes")
+        self._require(self.links[-1].items == len(self.table.ids), "the last version must have all of the items")
+
+
+AnyCatalogue = CatalogueTable | CatalogueVersion
+"""The items: in a simulation, and in folders and stores of version 0.1.0, without any signed version."""
 
 
 class Terms(_Message, frozen=True):
@@ -204,7 +259,7 @@ class Reply(_Message, frozen=True):
         self._require(self.number >= 0, "jobs are numbered from 0")
 
 
-FederationMessage = Call | Here | CatalogueTable | Terms | Accepted | Ready | Refusal | Envelope | Reply
+FederationMessage = Call | Here | AnyCatalogue | Terms | Accepted | Ready | Refusal | Envelope | Reply
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -19,8 +19,8 @@ import numpy as np
 
 from hdpmf.errors import HdpmfError, ModelFileError
 from hdpmf.files import new_folder
-from hdpmf.protocol import CatalogueTable, ItemFacts, ListTable, Plan, Round, Survey
-from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.protocol import AnyCatalogue, ItemFacts, ListTable, Plan, Round, Survey
+from hdpmf.protocol.catalogue import known_items
 from hdpmf.public.device_fit import DeviceFit
 from hdpmf.public.parts import Arrays, read_part, write_part
 from hdpmf.public.priors import Prior
@@ -62,19 +62,14 @@ class PublicModel:
     def of_run(
         cls,
         about: dict[str, Any],
-        table: CatalogueTable,
+        items: AnyCatalogue,
         numbers: Round | ItemFacts,
         plan: Plan | Survey | None,
         lists: ListTable | None = None,
     ) -> PublicModel:
-        """The result of a run over the items of this message."""
-        known = known_items(table)
+        """The result of a run over these items."""
+        known = known_items(items)
         return cls(about, known.items, known.scale, known.item_table, numbers, plan, lists=lists)
-
-    @property
-    def catalogue(self) -> CatalogueTable:
-        """The items, as devices get them."""
-        return catalogue_table(self.items, self.scale, self.item_table)
 
     def save(self, folder: Path) -> None:
         """Write it, whole or not at all. Where a folder is already, a killed process had come this far."""
@@ -126,8 +121,8 @@ def _read(folder: Path) -> PublicModel:
 
 
 def ids(plain: list[Any]) -> IdIndex:
-    """Ids from a JSON document."""
-    return IdIndex(np.array(plain, np.int64 if plain and isinstance(plain[0], int) else np.str_))
+    """Ids from a JSON document, in their order."""
+    return IdIndex(np.array(plain, np.int64 if plain and isinstance(plain[0], int) else np.str_), as_given=True)
 
 
 def _plain(value: Any, arrays: Arrays, name: str) -> Any:

@@ -105,4 +105,4 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
     if bool(used.all()) and not index.stated:  # what is left of a stated list is what is used
         return index, codes
     renumbered = (np.cumsum(used) - 1).astype(np.int32)
-    return IdIndex(index.ids[used]), renumbered[codes]
+    return IdIndex(index.ids[used], as_given=True), renumbered[codes]

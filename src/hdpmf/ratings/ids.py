@@ -21,22 +21,26 @@ MAX_ID_LENGTH = 256
 
 
 class IdIndex:
-    """Sorted, unique ids of one kind (all integers or all strings); an id's position is its code.
+    """Unique ids of one kind (all integers or all strings), sorted; an id's position is its code.
 
     Args:
         ids: The ids, in any order, without repetition.
         stated: Whether they are a public list, known before anybody rated; else they may be those in some ratings, and
             say that these were there.
+        as_given: Keep their order, which is not that of sorting where a catalogue has grown at its end.
     """
 
-    __slots__ = ("_ids", "_lookup", "_positions", "stated")
+    __slots__ = ("_ids", "_lookup", "_positions", "_sorted", "stated")
 
-    def __init__(self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False) -> None:
+    def __init__(self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False, as_given: bool = False) -> None:
         array = _id_array(ids, "id")
-        if len(array) > 1 and not bool(np.all(array[:-1] < array[1:])):
-            array = np.sort(array)
-            if bool(np.any(array[:-1] == array[1:])):
+        self._sorted = len(array) < 2 or bool(np.all(array[:-1] < array[1:]))
+        if not self._sorted:
+            ordered = np.sort(array)
+            if bool(np.any(ordered[:-1] == ordered[1:])):
                 raise RatingsError("an id index cannot hold an id twice; pass each id once")
+            if not as_given:
+                array, self._sorted = ordered, True
         array = array.copy() if array is ids or array.base is not None else array
         array.flags.writeable = False
         self._ids: NDArray[Any] = array
@@ -133,7 +137,9 @@ class IdIndex:
     def _find_integers(self, values: NDArray[np.int64]) -> Codes:
         if not len(self._ids) or not len(values):
             return np.full(len(values), -1, np.int32)
-        low, high = int(self._ids[0]), int(self._ids[-1])
+        low, high = (
+            (int(self._ids[0]), int(self._ids[-1])) if self._sorted else (int(self._ids.min()), int(self._ids.max()))
+        )
         inside = (values >= low) & (values <= high)
         if high - low < 4 * len(self._ids) + 1024:  # dense ids: one table beats a binary search per value
             if self._lookup is None:
@@ -141,7 +147,11 @@ class IdIndex:
                 lookup[self._ids - low] = np.arange(len(self._ids), dtype=np.int32)
                 self._lookup = lookup
             return np.where(inside, self._lookup[np.where(inside, values, low) - low], np.int32(-1))
-        position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(np.int32)
+        if self._sorted:
+            position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(np.int32)
+        else:
+            order = np.argsort(self._ids).astype(np.int32)
+            position = order[np.minimum(np.searchsorted(self._ids, values, sorter=order), len(self._ids) - 1)]
         return np.where(self._ids[position] == values, position, np.int32(-1))
 
 
@@ -276,7 +286,7 @@ def _unfit(what: str, row: int) -> RatingsError:
 
 
 def _index(ids: NDArray[Any], stated: bool) -> IdIndex:
-    return IdIndex(ids, stated=stated)
+    return IdIndex(ids, stated=stated, as_given=True)
 
 
 def _factorise_integers(array: NDArray[np.int64]) -> tuple[IdIndex, Codes]:

@@ -82,7 +82,7 @@ class ItemTable:
         found = np.unique(self.index.find(ids))
         positions = found[found >= 0].tolist()
         return ItemTable(
-            IdIndex(self.index.ids[positions]),
+            IdIndex(self.index.ids[positions], as_given=True),
             tuple(self.titles[i] for i in positions),
             tuple(self.genres[i] for i in positions),
             tuple(self.years[i] for i in positions),

@@ -86,11 +86,14 @@ def add_up_runs(survey: Survey, own: Answered, earlier: Sequence[Answered]) -> t
     """What several runs give together, each weighed by what it holds, and per item the scale of the noise in it.
 
     Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did not know has nothing
-    of it, and none of its noise.
+    of it, and none of its noise; so has one that was retired before.
     """
     check_alike(survey, earlier)
     runs = [own, *earlier]
     known = np.array([np.arange(survey.n_items) < run.survey.n_items for run in runs], np.float64)
+    for row, run in enumerate(runs):
+        known[row, list(run.retired)] = 0.0
+    known[0, ~known.any(0)] = 1.0  # what came and went between two runs has noise at least
     scores, weights = np.zeros_like(known), np.zeros_like(known)
     totals = np.zeros(len(runs))
     for row, run in enumerate(runs):
@@ -99,6 +102,7 @@ def add_up_runs(survey: Survey, own: Answered, earlier: Sequence[Answered]) -> t
             raise ProtocolError("answers of different designs cannot be put together")
         n = run.survey.n_items
         scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, [answer])
+    scores, weights = scores * known, weights * known
     noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
     counted = weigh(weights, noise, known)
     mean = _mean(float(counted.runs @ totals), float(counted.runs @ weights.sum(1)))
@@ -137,6 +141,7 @@ def facts_from_sums(
     features: np.ndarray | None,
     n_sums: float = 1,
     earlier: Sequence[Answered] = (),
+    retired: Sequence[int] = (),
 ) -> ItemFacts:
     """Item facts from secure sums.
 
@@ -147,11 +152,12 @@ def facts_from_sums(
         n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
             number where each is a sum over a cohort of its own, and more where more users added a share than make it.
         earlier: What earlier runs released of other ratings.
+        retired: Positions of items that this run did not ask about.
     """
     # The sum of several Laplace noises counts as one of the same variance.
     more: float | np.ndarray = np.sqrt(n_sums)
     if earlier:
-        observed, more = add_up_runs(survey, Answered(survey, _joined(contributions), n_sums), earlier)
+        observed, more = add_up_runs(survey, Answered(survey, _joined(contributions), n_sums, retired), earlier)
     else:
         observed = add_up(survey, contributions)
     if survey.design == "S":

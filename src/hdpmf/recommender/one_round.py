@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.privacy.coding import make_coding
 from hdpmf.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
@@ -88,6 +90,7 @@ class OneRoundRecommender:
         score: With taste labels: what each feature, and ``popularity``, counts in the public score of an item.
         n_patterns: With bits: how many factors of who rates what with whom to look for; without any, who rated what is
             not used at all.
+        retired: Positions of items that are asked about no more.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class OneRoundRecommender:
         *,
         score: Mapping[str, float] | None = None,
         n_patterns: int = 0,
+        retired: Sequence[int] | np.ndarray = (),
     ) -> None:
         if survey.labels and (features is None or score is None):
             raise ConfigError(
@@ -107,6 +111,7 @@ class OneRoundRecommender:
         self._features = features
         self._score = score or {}
         self._n_patterns = n_patterns
+        self._retired = tuple(int(place) for place in retired)
         self._counted: Sequence[Popularity] = ()
         self._grouping: Grouping | None = None
 
@@ -159,7 +164,7 @@ class OneRoundRecommender:
                 raise ProtocolError("answers of different designs cannot be put together")
             return facts_from_bits(self.survey, [*before, *bits], self._features, self._n_patterns)
         if not self.survey.labels:
-            return facts_from_sums(self.survey, sums, matrix, n_sums, earlier)
+            return facts_from_sums(self.survey, sums, matrix, n_sums, earlier, self._retired)
         if self._grouping is None or matrix is None or earlier:
             raise ProtocolError("answers by taste labels are those of one cohort, after it was grouped")
         return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix, n_sums)

@@ -39,11 +39,13 @@ class Answered:
         answer: What was answered, by ratings that no other run has: each is released once in its life.
         noises: How many times the whole noise is in it: once by masks (more where more users added a share than make
             it), twice where each of two servers added it.
+        retired: Positions of items that it did not ask about any more: of these there is only noise.
     """
 
     survey: Survey
     answer: SumContribution | BitContribution
     noises: float = 1.0
+    retired: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.noises < np.inf:

@@ -50,16 +50,24 @@ class SecureSumClient:
         identity: The device's long-lived key; it must be on the roster.
         roster: The roster that this device has pinned.
         vector: The device's words (``IntegerCoding`` makes them of integers).
+        policy: What the device insists on.
+        about: What the vector is about; masks cancel only among devices that were told the same.
     """
 
     def __init__(
-        self, identity: DeviceIdentity, roster: Roster, vector: np.ndarray, policy: SumPolicy | None = None
+        self,
+        identity: DeviceIdentity,
+        roster: Roster,
+        vector: np.ndarray,
+        policy: SumPolicy | None = None,
+        about: bytes = b"",
     ) -> None:
         if vector.ndim != 1 or vector.dtype not in (WORD, WIDE_WORD):
             raise SecureSumError("the vector must be one of words (unsigned); IntegerCoding makes them of integers")
         self._identity = identity
         self._roster = roster
         self._policy = SumPolicy() if policy is None else policy
+        self._about = about
         self.device = roster.place(identity.public)
         self._vector: np.ndarray | None = vector
         self._handlers: list[tuple[type, Callable[[Any], ToRecommender]]] = [
@@ -123,7 +131,7 @@ class SecureSumClient:
             raise SecureSumError("the plan is for words of another width than this device's")
         self._plan = plan
         self._participants = participants
-        self._digest = plan.digest
+        self._digest = plan.digest_about(self._about)
         # Drawn now, when the cohort cannot be changed any more, and by nobody but this device.
         draw = new_secret()
         self._holders = draw_holders(read_bitmap(plan.participants), self.device, plan.neighbours, draw)

@@ -125,6 +125,10 @@ class SumPlan(SumMessage, frozen=True):
         packed = b"".join(number.to_bytes(8, "little") for number in numbers)
         return digest(b"plan", self.session, self.roster, self.participants, packed)
 
+    def digest_about(self, about: bytes) -> bytes:
+        """The same, bound also to what the vectors are about, where that is said."""
+        return digest(b"about", self.digest, about) if about else self.digest
+
 
 class DeviceKeys(_Checked, frozen=True, array_like=True):
     """The one-time public keys of a device, signed by its identity.

@@ -67,13 +67,15 @@ class SecureSumServer:
 
     Args:
         plan: The sum to make (see ``propose``).
+        roster: The devices that may take part.
+        about: What all vectors are about; devices that were told something else find no partners here.
     """
 
-    def __init__(self, plan: SumPlan, roster: Roster) -> None:
+    def __init__(self, plan: SumPlan, roster: Roster, about: bytes = b"") -> None:
         check_roster(plan, roster)
         self.plan = plan
         self._roster = roster
-        self._digest = plan.digest
+        self._digest = plan.digest_about(about)
         self._participants = read_bitmap(plan.participants)
         self._holders: dict[int, tuple[int, ...]] = {}
         self._partners: dict[int, set[int]] = {}

@@ -8,8 +8,8 @@ from typing import Literal
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
 from hdpmf.protocol import (
     Accepted,
+    AnyCatalogue,
     Call,
-    CatalogueTable,
     Envelope,
     Here,
     Message,
@@ -99,7 +99,7 @@ class RunChannel:
         return took & self.heard
 
     def send_items(
-        self, devices: Collection[str], table: CatalogueTable, fingerprint: str, deadline: float
+        self, devices: Collection[str], table: AnyCatalogue, fingerprint: str, deadline: float
     ) -> tuple[set[str], set[str]]:
         """Give the items to devices that do not have them; those that have them now, and those that refused."""
         ready: set[str] = set()

@@ -5,7 +5,8 @@
     folder/
       config.toml           name, pace, schedule; made once, edited by hand
       format                which layout this is (``layout``)
-      catalogue.msgpack     the items
+      catalogue.msgpack     the items, with all their versions (``items``)
+      catalogue.key         what signs these: secret, and pinned by devices
       roster.json           the enrolled devices, with the digest that people compare
       replaced.json         identities of devices that have changed their keys, old to new
       flower/               the transport's own files, certificates among them
@@ -38,10 +39,12 @@ import msgspec
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.files import atomic_write
-from hdpmf.protocol import CatalogueTable, DeviceCard, decode, encode
+from hdpmf.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.succession import Succession
+from hdpmf.protocol.versions import signed_first, table_of, version_at
 from hdpmf.public.model import PublicModel
+from hdpmf.service.catalogue_key import CATALOGUE, CatalogueKey
 from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.layout import LAYOUT, begun_runs, number_of, write_number
 from hdpmf.service.run_files import RunFolder
@@ -81,12 +84,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         devices: The roster at that time.
         earlier: Ids of runs whose answers are put together with this one's.
+        catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
     """
 
     settings: RunSettings
     devices: tuple[DeviceCard, ...]
     cohort: tuple[str, ...]
     earlier: tuple[str, ...] = ()
+    catalogue: int = 1
 
 
 class ServiceFolder:
@@ -110,7 +115,7 @@ class ServiceFolder:
         Args:
             folder: Not there yet, or empty.
             config: Its settings.
-            catalogue: Its items.
+            catalogue: Its items; they become the first version.
             prepare: Makes what else belongs to it, such as certificates.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -119,7 +124,8 @@ class ServiceFolder:
         try:
             (folder / "runs").mkdir(parents=True)
             LAYOUT.mark(folder)
-            atomic_write(folder / "catalogue.msgpack", encode(catalogue))
+            key = CatalogueKey.ensure(folder)
+            atomic_write(folder / CATALOGUE, encode(signed_first(catalogue, key.sign, key.public)))
             atomic_write(folder / "roster.json", Enrolled().to_json())
             atomic_write(folder / "config.toml", _toml(config))
             made = cls(folder)
@@ -133,17 +139,32 @@ class ServiceFolder:
         return made
 
     @property
-    def catalogue(self) -> CatalogueTable:
-        """The items."""
-        message = decode(self._read("catalogue.msgpack"))
-        if not isinstance(message, CatalogueTable):
-            raise StorageError(f"{self.path / 'catalogue.msgpack'} is damaged; set the service up anew")
+    def items(self) -> AnyCatalogue:
+        """The items, with all versions of the catalogue."""
+        message = decode(self._read(CATALOGUE))
+        if not isinstance(message, AnyCatalogue):
+            raise StorageError(f"{self.path / CATALOGUE} is damaged; restore a backup")
         return message
+
+    def items_of(self, run: bytes) -> AnyCatalogue:
+        """The items that a run is about."""
+        return version_at(self.items, self.record(run).catalogue)
+
+    @property
+    def shown(self) -> AnyCatalogue:
+        """The items that devices are shown: those of the run under way, so that all of it is about the same ones."""
+        run = self.unfinished()
+        return self.items if run is None else self.items_of(run)
+
+    @property
+    def catalogue(self) -> CatalogueTable:
+        """All items that there are."""
+        return table_of(self.items)
 
     @property
     def known(self) -> KnownItems:
         """The items, to compute with."""
-        return known_items(self.catalogue)
+        return known_items(self.items)
 
     @property
     def transport_folder(self) -> Path:

@@ -186,8 +186,11 @@ class Lifecycle:
         if ways.devices is not None:
             for card in self._folder.enrolled.cards:
                 ways.admit(card)
+            service.hand_out_items()
             if model:
                 service.hand_out()
+        elif ways.servers is not None:
+            service.publish_items()
         service.write_state()
         self._say(self._metrics.stage)
         self._nap(max(self._folder.config.pace.pause, 0.1))

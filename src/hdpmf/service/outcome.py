@@ -11,6 +11,7 @@ import msgspec
 from hdpmf.protocol import ItemFacts, ListTable, Opening, Plan, Round, Survey, decode
 from hdpmf.protocol.lists import digest_of
 from hdpmf.protocol.task import task_id
+from hdpmf.protocol.versions import number_of
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.runs import Answered
@@ -70,6 +71,7 @@ def outcome_of(
         "run": run.id.hex(),
         "method": settings.method,
         "catalogue": run.known.fingerprint,
+        "catalogue_version": number_of(run.table),
         "settings": msgspec.to_builtins(settings),
         "privacy": statement.as_dict(),
     }

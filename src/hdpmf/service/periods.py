@@ -17,7 +17,7 @@ import msgspec
 
 from hdpmf.dap import JOB_ID_SIZE, Problem
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
-from hdpmf.protocol import CatalogueTable, Grouping, ItemFacts, Popularity, SumContribution, Survey, encode
+from hdpmf.protocol import AnyCatalogue, Grouping, ItemFacts, Popularity, SumContribution, Survey, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.protocol.servers import Servers
@@ -70,7 +70,7 @@ class PeriodRun:
     """
 
     settings: RunSettings
-    table: CatalogueTable
+    table: AnyCatalogue
     enrolled: Enrolled
     servers: Servers
     keys: CollectorKeys
@@ -88,7 +88,9 @@ class PeriodRun:
         self.known: KnownItems = known_items(self.table)
         self.checkpoint: Checkpoint = self.files.load()
         self.survey: Survey = self.settings.survey(self.known, self.settings.sharing(()))
-        self._recommender = OneRoundRecommender(self.survey, self.known.features, score=self.settings.labels)
+        self._recommender = OneRoundRecommender(
+            self.survey, self.known.features, score=self.settings.labels, retired=self.known.retired
+        )
         metrics = self.metrics
         metrics.run_begins(self.id)
         metrics.method, metrics.rounds, metrics.number = self.settings.method, self.settings.rounds, 0

@@ -3,7 +3,7 @@
 ::
 
     public/index.json                what there is now; written last
-    public/catalogue-SHA256.msgpack  the items
+    public/catalogue-SHA256.msgpack  the items, with all their versions
     public/task-ID.msgpack           what two servers sum, while they take reports
     public/facts-SHA256.msgpack      the item facts of the last run
     public/lists-SHA256.msgpack      the model for lists, where there is one
@@ -57,7 +57,7 @@ class PublicFiles:
         facts = None if model is None else model.numbers
         index: dict[str, Any] = {
             "name": self._service.config.name,
-            "catalogue": self._keep("catalogue", encode(self._service.catalogue)),
+            "catalogue": self._keep("catalogue", encode(self._service.shown)),
             "task": None,
             "model": None,
             "lists": None,

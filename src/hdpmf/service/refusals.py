@@ -14,6 +14,11 @@ _WORDS = {
         "a message was not what they had agreed to, or out of turn",
         "see that devices have this version; after a restore, give the run up",
     ),
+    "catalogue": (
+        "the catalogue does not follow from the one that they have seen last",
+        "after a restore, add what was added since once more (hdpmf recommender items): the same items give the same "
+        "version",
+    ),
     "secure-sum": (
         "a secure sum was not as they insist on, or broke off",
         "have owners pin the newest roster; more devices, or more neighbours in config.toml",

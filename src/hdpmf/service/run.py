@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import CatalogueTable, Message, Terms
+from hdpmf.protocol import AnyCatalogue, Message, Terms
 from hdpmf.protocol.catalogue import KnownItems, known_items
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.service.channel import RunChannel
@@ -49,7 +49,7 @@ class FederatedRun:
     """
 
     settings: RunSettings
-    table: CatalogueTable
+    table: AnyCatalogue
     enrolled: Enrolled
     transport: RecommenderTransport
     id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))

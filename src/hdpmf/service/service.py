@@ -10,7 +10,9 @@ import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import ItemFacts, Plan, Round, Survey
+from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.federation import RUN_BYTES
+from hdpmf.protocol.versions import number_of
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
 from hdpmf.recommender.runs import Answered
@@ -96,6 +98,9 @@ class Service:
         self._log = log
         self._sleep = sleep
         self._clock = clock
+        self._declined: tuple[tuple[bytes, int], set[str]] = (b"", 0), set()  # who does not take these items
+        self._told: tuple[int, set[str]] = 0, set()  # who was shown this version of the items
+        self._published = 0  # the version of the items that the public files show
         self.metrics.listeners.append(self.write_state)
 
     @property
@@ -119,6 +124,7 @@ class Service:
                 devices=enrolled.cards,
                 cohort=tuple(enrolled.users),
                 earlier=tuple(past.hex() for past in earlier),
+                catalogue=number_of(self.folder.items),
             ),
         )
         return run
@@ -165,7 +171,7 @@ class Service:
     def _federated(self, run: bytes, record: RunRecord) -> FederatedRun:
         return FederatedRun(
             settings=record.settings,
-            table=self.folder.catalogue,
+            table=self.folder.items_of(run),
             enrolled=Enrolled(record.devices),
             transport=self._transport,
             id=run,
@@ -184,7 +190,7 @@ class Service:
             raise ConfigError("no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json")
         return PeriodRun(
             settings=record.settings,
-            table=self.folder.catalogue,
+            table=self.folder.items_of(run),
             enrolled=Enrolled(record.devices),
             servers=pinned,
             keys=load_keys(self.folder.path, self.folder.config.name),
@@ -202,6 +208,12 @@ class Service:
     def publish(self, task: bytes | None = None) -> None:
         """Show devices the task under way, and the last result."""
         PublicFiles(self.folder).write(task)
+        self._published = number_of(self.folder.shown)
+
+    def publish_items(self) -> None:
+        """Show devices a new version of the catalogue, if there is one and no run is under way."""
+        if self.folder.unfinished() is None and number_of(self.folder.shown) != self._published:
+            self.publish()
 
     def hand_out(self) -> int:
         """Give the last result to devices that are there and do not have it yet; how many took it."""
@@ -213,14 +225,39 @@ class Service:
         checkpoint = files.load()
         have = set(map(self.folder.identity_now, checkpoint.delivered))  # also where a device has new keys since
         wanting = (self._transport.present() & set(self.folder.enrolled.users)) - have
-        took = hand_out(
-            model, RunChannel(self._transport, run, self.metrics), wanting, self.folder.config.pace.deadline
+        items = self.folder.shown
+        if self._declined[0] != (run, number_of(items)):
+            self._declined = (run, number_of(items)), set()
+        took, refused = hand_out(
+            model,
+            items,
+            RunChannel(self._transport, run, self.metrics),
+            wanting - self._declined[1],
+            self.folder.config.pace.deadline,
         )
+        self._declined[1].update(refused)
         if took:
             checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
             files.save(checkpoint)
             self._log(f"{len(took)} more devices have the model")
         return len(took)
+
+    def hand_out_items(self) -> None:
+        """Show a new version of the catalogue to devices that are there: people can rate what is new before a run.
+
+        Each device is asked once while this process runs; whoever says nothing gets it with the next run.
+        """
+        items = self.folder.shown
+        number = number_of(items)
+        if number == 1:
+            return  # it comes with the first run
+        if self._told[0] != number:
+            self._told = number, set()
+        asked = (self._transport.present() & set(self.folder.enrolled.users)) - self._told[1]
+        self._told[1].update(asked)
+        if asked:
+            channel = RunChannel(self._transport, bytes(RUN_BYTES), self.metrics)
+            channel.send_items(asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline)
 
     def write_state(self) -> None:
         """Write down what the service is doing."""
@@ -261,7 +298,8 @@ class Service:
             noises = NOISES
         elif settings.view == "sums":
             noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
-        return Answered(settings.survey(self.folder.known, sharing), kept_answer(checkpoint), noises)
+        known = known_items(self.folder.items_of(run))  # those that were asked about, not those that there are now
+        return Answered(settings.survey(known, sharing), kept_answer(checkpoint), noises, tuple(known.retired.tolist()))
 
     def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
         """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may not."""

@@ -12,6 +12,7 @@ import numpy as np
 from hdpmf.errors import FederationError, SecureSumError
 from hdpmf.protocol import Message, Ready
 from hdpmf.protocol.layout import SumLayout
+from hdpmf.protocol.versions import bound_to
 from hdpmf.secure_sum import (
     SecureSumServer,
     ToDevice,
@@ -137,7 +138,7 @@ class _Session:
         self._log = log
         self._steps = 0
         try:
-            self._server = SecureSumServer(plan, run.enrolled.roster)
+            self._server = SecureSumServer(plan, run.enrolled.roster, bound_to(run.table))
             self._outgoing = self._advance()
         except SecureSumError as error:
             raise SumBrokenOffError(str(error), spent=False) from error

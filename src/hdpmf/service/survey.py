@@ -33,6 +33,7 @@ from hdpmf.protocol.layout import (
     survey_layout,
 )
 from hdpmf.protocol.lists import digest_of
+from hdpmf.ratings.item_features import fingerprint
 from hdpmf.recommender.lists import check_trainable, train_list_model
 from hdpmf.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.recommender.possible import possible
@@ -61,7 +62,11 @@ class SurveyRun:
             check_trainable(settings.list_model)
         self.survey: Survey = settings.survey(run.known, settings.sharing(run.enrolled.users.values()))
         self._recommender = OneRoundRecommender(
-            self.survey, run.known.features, score=settings.labels, n_patterns=settings.patterns
+            self.survey,
+            run.known.features,
+            score=settings.labels,
+            n_patterns=settings.patterns,
+            retired=run.known.retired,
         )
 
     def conduct(self) -> tuple[Answer, ItemFacts]:
@@ -94,7 +99,8 @@ class SurveyRun:
             return
         known = run.known
         release = Release(
-            self.survey,
+            # A data set stands by itself: whichever version of a catalogue it is from, it is about these items.
+            msgspec.structs.replace(self.survey, catalogue=fingerprint(known.items, known.features)),
             joined([answer for answer in answers if isinstance(answer, BitContribution)]),
             known.items,
             claim_of(settings.kind, settings.epsilon),

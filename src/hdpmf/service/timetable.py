@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hdpmf.service.catalogue_key import CATALOGUE, KEY
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.schedule import PastRun, worth_a_run
 from hdpmf.service.service import Service
@@ -34,7 +35,8 @@ def next_settings(folder: ServiceFolder, service: Service, now: float) -> tuple[
         for at, run in done
         if run in service.earlier(settings)
     ]
-    opened = min(path.stat().st_mtime for path in (folder.path / "catalogue.msgpack", folder.path / "config.toml"))
+    made = [folder.path / name for name in (CATALOGUE, KEY, "config.toml")]  # the first of these at the latest
+    opened = min(path.stat().st_mtime for path in made if path.exists())
     counted = settings.counted(folder.enrolled.users.values())
     verdict = worth_a_run(past, now=now, opened=opened, devices=counted, minimum=settings.minimum)
     return (settings if verdict.worth else None), verdict.reason if verdict.worth else ""

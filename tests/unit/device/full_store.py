@@ -55,7 +55,7 @@ def facts(path: Path, passphrase: str | None) -> object:
         return (
             left.tolist(), store.ledger.entries(), store.records(), store.policy, store.users, store.get("name"),
             store.runs.load(RUN), store.runs.reply_to(RUN, 3, b"request"), store.identity.public, store.fingerprint,
-            store._rated.betas(), store._rated.gammas(),
+            store.rated.betas(), store.rated.gammas(),
         )  # fmt: skip
 
 

@@ -105,9 +105,9 @@ def test_another_item_table_is_never_taken(agent):
     retitled = replace(TABLE, titles=("x",) * 30)
     wider = replace(TABLE, scale_high=10.0)
     for other in (moved, retitled, wider):
-        refuses(agent, other, "protocol")
+        refuses(agent, other, "catalogue")
     assert ask(agent, TABLE) == Accepted()
-    refuses(agent, terms_for(catalogue="another"), "protocol")
+    refuses(agent, terms_for(catalogue="another"), "catalogue")
 
 
 def test_terms_come_first_and_once(agent):
@@ -470,7 +470,7 @@ def test_items_with_few_raters_stay_out():
 
 def test_a_catalogue_that_cannot_be_one():
     agent = agent_for(make_store(ratings=part([4]), pin=False))
-    unsorted = CatalogueTable(ids=("b", "a"), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0)
-    refuses(agent, unsorted, "protocol")
+    unclear = CatalogueTable(ids=("01", "2"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    refuses(agent, unclear, "protocol")
     refuses(agent, plan_for(), "protocol")
-    refuses(agent, terms_for(), "protocol")
+    refuses(agent, terms_for(), "catalogue")

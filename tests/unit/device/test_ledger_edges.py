@@ -71,7 +71,7 @@ def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> No
     run = store.ledger.charged()[0]
     assert run.entry.run == run.sent.run == OTHER
     assert len(store.ledger.charged()) == 1
-    assert list(run.users) == [store._rated.user_tag("me")] * 3
+    assert list(run.users) == [store.rated.user_tag("me")] * 3
     assert sorted(run.paid) == pytest.approx(sorted(0.25 * _budgets(store)))
 
 
@@ -106,7 +106,7 @@ def test_charges_that_are_none(store: DeviceStore, positions: list[float], epsil
 def test_a_limit_on_a_person_takes_the_first_by_tags(store: DeviceStore) -> None:
     """Up to the first that would be too much, also where a later one would fit."""
     ratings, chosen = store.ratings(), np.arange(3)
-    tags = [store._rated.pair_tag("me", item) for item in ratings.item_ids.tolist()]
+    tags = [store.rated.pair_tag("me", item) for item in ratings.item_ids.tolist()]
     order = sorted(chosen, key=lambda place: tags[place])
     epsilons = np.empty(3)
     epsilons[order] = [0.25, 0.5, 0.125]

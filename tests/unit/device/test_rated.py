@@ -35,8 +35,8 @@ def test_weights_that_are_none(empty: DeviceStore, weight: float) -> None:
         empty.set_weight(item="film", gamma=weight)
     empty.set_weight(beta=1.0)
     empty.set_weight(item="film", gamma=1e-9)
-    assert empty._rated.betas() == {"me": 1.0}
-    assert empty._rated.gammas() == {"film": 1e-9}
+    assert empty.rated.betas() == {"me": 1.0}
+    assert empty.rated.gammas() == {"film": 1e-9}
 
 
 def test_numbers_that_are_none(empty: DeviceStore) -> None:
@@ -49,17 +49,17 @@ def test_a_rating_that_is_given_anew_keeps_its_own_weight(empty: DeviceStore, ta
     empty.pin_catalogue(table)
     empty.rate("quiet-romance", 4.0)
     ratings = empty.ratings()
-    empty._rated.put_table(ratings, None, np.array([0.25]))
-    assert empty._rated.find("me", "quiet-romance").weight == 0.25  # type: ignore[union-attr]
+    empty.rated.put_table(ratings, None, np.array([0.25]))
+    assert empty.rated.find("me", "quiet-romance").weight == 0.25  # type: ignore[union-attr]
     empty.rate("quiet-romance", 2.0)
-    found = empty._rated.find("me", "quiet-romance")
+    found = empty.rated.find("me", "quiet-romance")
     assert (found.value, found.weight) == (2.0, 0.25)  # type: ignore[union-attr]
     empty.set_weight(beta=0.5)
     empty.set_weight(item="zombie-opera", gamma=0.5)
     empty.rate("zombie-opera", 1.0)
-    assert [record.weight for record in empty._rated.weighed()] == [0.25, 0.25]
+    assert [record.weight for record in empty.rated.weighed()] == [0.25, 0.25]
     pairs = [("me", "zombie-opera"), ("me", "quiet-romance"), ("me", "no film")]
-    np.testing.assert_array_equal(empty._rated.weights_of(pairs), [0.25, 0.25, np.nan])
+    np.testing.assert_array_equal(empty.rated.weights_of(pairs), [0.25, 0.25, np.nan])
     assert empty.weights().for_ratings(empty.ratings()).tolist() == [0.25, 0.25]
 
 
@@ -72,18 +72,18 @@ def test_what_comes_out_is_in_order_and_over_the_catalogue(tmp_path: Path, table
             store.rate(item, value, user=user)
         store.set_weight(item="gone", gamma=0.5)
         store.pin_catalogue(table)
-        found = store._rated.table(store.pinned_catalogue)  # type: ignore[arg-type]
+        found = store.rated.table(store.pinned_catalogue)  # type: ignore[arg-type]
         assert found.n_left_out == 1
         assert list(zip(found.ratings.user_ids, found.ratings.item_ids, found.ratings.values, strict=True)) == [
             ("ana", "zombie-opera", 2.0), ("zoe", "a-known-thing", 3.0), ("zoe", "zz-another", 1.0)
         ]  # fmt: skip
-        assert [record.item for record in store._rated.records()] == [
+        assert [record.item for record in store.rated.records()] == [
             "gone",
             "zombie-opera",
             "a-known-thing",
             "zz-another",
         ]
-        assert store._rated.count() == 4
+        assert store.rated.count() == 4
         with pytest.raises(RatingsError, match="made for 2 users"):
             store.rate("film", 3.0, user="third")
 
@@ -99,10 +99,10 @@ def test_removing(empty: DeviceStore) -> None:
     empty.rate("film", 3.0)
     with pytest.raises(UnknownIdError, match="nothing was removed"):
         empty.remove("other")
-    before = empty._rated.changes
+    before = empty.rated.changes
     empty.remove("film")
-    assert empty._rated.changes == before + 1
-    assert empty._rated.count() == 0
+    assert empty.rated.changes == before + 1
+    assert empty.rated.count() == 0
     empty.rate("film", 3.0)
-    empty._rated.clear()
-    assert (empty._rated.count(), empty._rated.betas()) == (0, {})
+    empty.rated.clear()
+    assert (empty.rated.count(), empty.rated.betas()) == (0, {})

@@ -39,10 +39,11 @@ def test_text_ids_without_a_table() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"ids": ("2", "1", "3")},
+        {"ids": ("+1", "2", "3")},
         {"ids": ("1", "2", "x")},
         {"ids": ("1", "2", "9" * 30)},
         {"ids": ("01", "1", "2")},
+        {"ids": ("01", "2", "3")},
         {"ids": ("", "1", "2"), "integer_ids": False},
         {"genres": (tuple(f"genre {n}" for n in range(MAX_GENRES + 1)), (), ())},
     ],

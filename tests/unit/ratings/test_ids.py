@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -89,3 +92,15 @@ def test_merge() -> None:
 def test_bad_series_are_located(values: list[object]) -> None:
     with pytest.raises(RatingsError, match=r"column 'user', row [12]:"):
         factorise(pl.Series(values), "user")
+
+
+@pytest.mark.parametrize("ids", [[5, 1, 3], [10**12, 1, 10**6], ["b", "a", "ß"]], ids=["dense", "sparse", "text"])
+def test_ids_may_stay_in_the_order_in_which_they_are_given(ids: list[Any]) -> None:
+    index = IdIndex(ids, as_given=True)
+    assert index.ids.tolist() == ids
+    assert index.find(ids).tolist() == [0, 1, 2]
+    assert index.find([4 if isinstance(ids[0], int) else "c", ids[1]]).tolist() == [-1, 1]
+    assert pickle.loads(pickle.dumps(index)) == index  # our own
+    assert index != IdIndex(ids)
+    with pytest.raises(RatingsError, match="twice"):
+        IdIndex([*ids, ids[0]], as_given=True)

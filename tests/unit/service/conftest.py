@@ -16,6 +16,7 @@ from hdpmf.protocol import (
     Accepted,
     Call,
     CatalogueTable,
+    CatalogueVersion,
     DeviceCard,
     Envelope,
     Here,
@@ -106,7 +107,7 @@ class SmallDevice:
         match message:
             case Call():
                 return Here(catalogue=self.pinned, run=None, number=0)
-            case CatalogueTable():
+            case CatalogueTable() | CatalogueVersion():
                 self.pinned = known_items(message).fingerprint
             case Terms() | ItemFacts() | ListTable():
                 pass

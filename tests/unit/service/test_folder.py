@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
-from hdpmf.protocol import DeviceCard, ItemFacts
+from hdpmf.protocol import CatalogueVersion, DeviceCard, ItemFacts
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.versions import check_chain
 from hdpmf.public.model import PublicModel
+from hdpmf.ratings import IdIndex, ItemTable, RatingScale
 from hdpmf.service.enrolment import Enrolled, devices_needed, read_card
 from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.items import change_items
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.service.sum_log import CLOSED, SumLogFile
@@ -194,3 +198,30 @@ def test_a_log_that_was_cut_short_loses_only_its_last_record(tmp_path: Path) -> 
     path.write_bytes(whole[:-2] + b"xx")
     with closing(SumLogFile(path)) as damaged:
         assert len(damaged.read()[1]) == 2
+
+
+def test_numbers_are_texts_in_a_catalogue_of_texts(tmp_path: Path) -> None:
+    table = catalogue_table(IdIndex(["a", "b"]), RatingScale(1.0, 5.0, 1.0))
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), table)
+    change_items(folder, ItemTable.build([12, 7], ["", ""], [[], []], [None, None]))
+    assert folder.catalogue.ids == ("a", "b", "7", "12")
+    assert folder.known.items.ids.tolist() == ["a", "b", "7", "12"]
+
+
+def test_two_changes_at_once_come_one_after_another(tmp_path: Path) -> None:
+    """Of two versions with one number devices would take only one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    table = catalogue_table(IdIndex([1]), RatingScale(1.0, 5.0, 1.0))
+    ServiceFolder.create(tmp_path / "r", Config(name="test"), table)
+
+    def add(item: int) -> int:
+        return len(change_items(ServiceFolder(tmp_path / "r"), ItemTable.build([item], [""], [[]], [None])).links)
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(add, range(2, 18)))
+    assert sorted(numbers) == list(range(2, 18))
+    items = ServiceFolder(tmp_path / "r").items
+    assert isinstance(items, CatalogueVersion)
+    check_chain(items)
+    assert sorted(map(int, items.table.ids)) == list(range(1, 18))

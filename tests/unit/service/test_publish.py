@@ -92,7 +92,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     name = task_id(b"a task").hex()
     assert index["task"] == {"file": f"task-{name}.msgpack", "id": name}
     assert (public / index["task"]["file"]).read_bytes() == b"a task"
-    assert (public / index["catalogue"]["file"]).read_bytes() == encode(TABLE)
+    assert (public / index["catalogue"]["file"]).read_bytes() == encode(service.items)
     for entry in (index["catalogue"], index["model"]):
         assert sha256((public / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
         assert entry["sha256"] in entry["file"]

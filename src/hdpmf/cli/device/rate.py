@@ -93,6 +93,8 @@ def _change(
     catalogue = store.pinned_catalogue
     if catalogue is not None and item is not None and item not in catalogue.positions:
         note("The catalogue does not have this item: the rating is kept, but not used.")
+    elif catalogue is not None and item is not None and catalogue.positions[item] in catalogue.known.retired:
+        note("The catalogue has retired this item: the rating counts for your own list and is not sent any more.")
     if value is None or item is None:
         return {"done": "Weighed"}
     return {"done": "Rated", "released": _released(store, user, item, False)}

@@ -94,6 +94,9 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         fresh = left >= weights.for_ratings(ratings) * policy.own_epsilon
         facts["catalogue"] = {
             "items": len(catalogue.positions),
+            "version": catalogue.number,
+            "retired": len(catalogue.known.retired),
+            "digest": catalogue.version_digest,
             "scale": [catalogue.known.scale.low, catalogue.known.scale.high],
             "fingerprint": catalogue.known.fingerprint,
             "ratings_left_out": store.n_left_out,
@@ -144,9 +147,11 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
         low, high = catalogue["scale"]
         out = catalogue["ratings_left_out"]
         lines.append(
-            f"Catalogue: {catalogue['items']} items rated {low:g} to {high:g}"
+            f"Catalogue: version {catalogue['version']}, {catalogue['items']} items rated {low:g} to {high:g}"
+            + (f", {catalogue['retired']} of them retired" if catalogue["retired"] else "")
             + (f"; {out} of your ratings are not of it and stay unused" if out else "")
         )
+        lines.append(f"Digest of the catalogue, the same for everybody: {catalogue['digest']}")
     if budget is not None:
         lines.append(
             f"Budget (epsilon {budget['epsilon']:g} times a rating's weight, for its whole life): "

@@ -11,6 +11,7 @@ from hdpmf.cli.recommender import run as one_run
 from hdpmf.cli.recommender.backup import backup, restore
 from hdpmf.cli.recommender.certificates import certificates
 from hdpmf.cli.recommender.invite import invite
+from hdpmf.cli.recommender.items import items as show_items
 from hdpmf.cli.recommender.roster import devices_of, show_roster
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.recommender.status import status
@@ -141,6 +142,7 @@ def enroll(
     print_lines(f"roster for devices: {path}", "devices that have pinned an earlier one need the new one for sums")
 
 
+app.command("items")(show_items)
 app.command()(status)
 app.command()(certificates)
 app.command()(serve)

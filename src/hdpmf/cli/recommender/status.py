@@ -94,6 +94,7 @@ def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
         "name": service.config.name,
         "devices": devices_of(enrolled),
         "digest": enrolled.digest,
+        "catalogue": _catalogue(service),
         "runs": [_run(service, run) for run in service.runs()],
         "state": service.state(),
         "model": str(service.path / "model") if (service.path / "model").exists() else None,
@@ -106,6 +107,10 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
 
     runs, state = facts["runs"], facts["state"]
     show_roster(enrolled, each=each)
+    catalogue = facts["catalogue"]
+    print_lines(
+        f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, {catalogue['retired']:,} retired"
+    )
     if runs:
         print_lines("")
         print_table(
@@ -133,6 +138,18 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
         print_lines("", f"ALERT ({alert['name']}): {alert['words']}", f"  to do: {alert['todo']}")
 
 
+def _catalogue(service: ServiceFolder) -> dict[str, Any]:
+    from hdpmf.protocol.versions import digests_of, number_of, retired_in, table_of
+
+    items = service.items
+    return {
+        "version": number_of(items),
+        "items": len(table_of(items).ids),
+        "retired": len(retired_in(items)),
+        "digest": digests_of(items)[-1].hex(),
+    }
+
+
 def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
     record, checkpoint = service.record(run), service.run_files(run).load()
     ended = service.summary_path(run).exists()
@@ -142,6 +159,7 @@ def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "run": run.hex(),
         "method": record.settings.method,
         "view": record.settings.view,
+        "catalogue_version": record.catalogue,
         "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
         "rounds": record.settings.rounds,
         "rounds_done": len(checkpoint.users),

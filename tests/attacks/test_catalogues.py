@@ -1,0 +1,245 @@
+"""Attack 24: a recommender that shows people different catalogues, or changes its own behind their backs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.device.reporting_world import PERIOD, World, live, make_store, make_task, reporter
+from tests.unit.device.reporting_world import survey as survey_for_servers
+from tests.unit.device.reporting_world import table as table_for_servers
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.protocol import Accepted, CatalogueTable, CatalogueVersion, Here, Ready, Refusal, Reply, decode, encode
+from hdpmf.protocol import Call as Hello
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.layout import survey_layout
+from hdpmf.protocol.versions import bound_to, next_version, signed_first
+from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.secure_sum import encode as encode_sum
+
+from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, survey, table, terms
+
+KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
+FIRST = signed_first(table(), KEY.sign, KEY.public)
+SMALL = {"min_participants": 3, "min_devices": 3, "min_neighbours": 2, "min_fraction": "0", "max_colluding": "0"}
+FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
+replace = msgspec.structs.replace
+
+
+def with_item(name: str, items: CatalogueVersion = FIRST, *, retired: tuple[int, ...] = (), key: Any = KEY) -> Any:
+    """The next version, with one item more."""
+    added = CatalogueTable(ids=(name,), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    return next_version(items, key.sign, added=added, retired=retired)
+
+
+COMMON = with_item("for everybody", retired=(7,))
+
+
+def state(store: DeviceStore) -> tuple[Any, ...]:
+    pinned = store.pinned_catalogue
+    assert pinned is not None
+    return pinned.number, pinned.version_digest, store.ledger.entries()
+
+
+@pytest.fixture(params=["memory", "disk"])
+def agent(request: pytest.FixtureRequest, tmp_path: Path) -> DeviceAgent:
+    """A device that has seen version 2."""
+    made = device(STARS, path=":memory:" if request.param == "memory" else tmp_path / "me.hdpmf")
+    assert ask(made, FIRST) == Accepted()
+    assert ask(made, COMMON) == Accepted()
+    return made
+
+
+def test_the_next_version_is_taken_from_wherever_one_is(agent: DeviceAgent) -> None:
+    third = with_item("later", COMMON)
+    for _ in range(2):
+        assert ask(agent, third) == Accepted()
+    here = ask(agent, Hello())
+    assert isinstance(here, Here)
+    assert here.catalogue == known_items(third).fingerprint
+    newcomer = device(STARS)
+    assert ask(newcomer, third) == Accepted()
+    assert state(newcomer._store)[:2] == state(agent._store)[:2]
+
+
+THIRD = with_item("later", COMMON)
+LIES: dict[str, CatalogueVersion | CatalogueTable] = {
+    "an item for this person alone, in place of the common one": with_item("for you alone", retired=(7,)),
+    "the same after it": with_item("later", with_item("for you alone", retired=(7,))),
+    "the version of before": FIRST,
+    "the items of before, without a signature": table(),
+    "the new items, without a signature": COMMON.table,
+    "nothing is retired any more": with_item("for everybody"),
+    "two items have changed places": replace(
+        THIRD, table=replace(THIRD.table, ids=(THIRD.table.ids[1], THIRD.table.ids[0], *THIRD.table.ids[2:]))
+    ),
+    "an item is gone": signed_first(table(N_ITEMS - 1), KEY.sign, KEY.public),
+    "an item has another title": replace(THIRD, table=replace(THIRD.table, titles=("x",) * (N_ITEMS + 2))),
+    "a version is left out": replace(THIRD, links=(THIRD.links[0], THIRD.links[2])),
+    "it is signed by nobody": replace(THIRD, links=(*THIRD.links[:2], replace(THIRD.links[2], signature=b"\1" * 64))),
+    "it is signed by somebody else": with_item(
+        "later", with_item("for everybody", signed_first(table(), OTHER.sign, OTHER.public), retired=(7,), key=OTHER),
+        key=OTHER,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES, ids=[name.replace(" ", "-") for name in LIES])
+def test_what_does_not_follow_is_refused_and_changes_nothing(agent: DeviceAgent, lie: str) -> None:
+    before = state(agent._store)
+    said: list[str] = []
+    agent._log = said.append
+    assert refusals(agent, LIES[lie]) == ["catalogue"]
+    assert state(agent._store) == before
+    assert "refused (catalogue)" in said[0]
+    assert "hdpmf device forget --model" in said[0]
+    assert ask(agent, THIRD) == Accepted()  # and the true one is still taken
+
+
+@pytest.mark.parametrize("lie", ["it is signed by nobody", "a version is left out", "two items have changed places"])
+def test_a_first_catalogue_has_to_be_signed_as_it_says(lie: str) -> None:
+    made = device(STARS)
+    assert refusals(made, LIES[lie]) == ["catalogue"]
+    assert made._store.pinned_catalogue is None
+
+
+def test_after_a_restart_a_device_knows_what_it_has_seen(tmp_path: Path) -> None:
+    made = device(STARS, path=tmp_path / "me.hdpmf")
+    assert ask(made, COMMON) == Accepted()
+    made._store.close()
+    with DeviceStore.open(tmp_path / "me.hdpmf") as store:
+        again = DeviceAgent(store)
+        assert refusals(again, FIRST, LIES["the same after it"]) == ["catalogue"] * 2
+        assert ask(again, THIRD) == Accepted()
+
+
+def test_a_refusal_says_nothing_about_ratings() -> None:
+    replies = set()
+    for ratings in ({}, STARS, {"for you alone": 5.0}):
+        made = device(ratings)
+        ask(made, COMMON)
+        replies.add(made.answer(envelope(LIES["the same after it"])))
+    assert len(replies) == 1
+
+
+def crowd(shown: list[CatalogueVersion]) -> list[DeviceAgent]:
+    """Devices that were shown these catalogues and are ready for a sum over all of them."""
+    agents = [device(STARS, policy=Policy(**SMALL)) for _ in shown]
+    enrol(agents)
+    for made, items in zip(agents, shown, strict=True):
+        asked = {"catalogue": known_items(items).fingerprint}
+        assert ask(made, items) == Accepted()
+        assert ask(made, terms("hdp-sum", "sums", items.table, **FEW, **asked)) == Accepted()
+        assert ask(made, survey("A", items.table, contributors=4, **asked)) == Ready(number=0)
+    return agents
+
+
+class Credulous(Roster):
+    """Takes every signature for good."""
+
+    def verifies(self, *_: Any) -> bool:
+        return True
+
+
+def in_a_sum(agents: list[DeviceAgent], about: bytes) -> list[str]:
+    """What devices refuse in a sum over all of them."""
+    pinned = agents[0]._store.roster
+    assert pinned is not None
+    length = survey_layout(survey("A", COMMON.table), 4).length
+    server = SecureSumServer(propose(pinned.roster, length, minimum=4, wide=True), pinned.roster, about)
+    server._roster = Credulous(pinned.roster.keys)  # the recommender is the one who lies
+    outgoing, refused = server.advance(), list[str]()
+    while outgoing and not refused:
+        for place, message in outgoing.items():
+            reply = decode(agents[place].answer(envelope(encode_sum(message), part="sum")))
+            assert isinstance(reply, Reply)
+            body = decode(reply.body) if reply.part == "refusal" else None
+            if isinstance(body, Refusal):
+                refused.append(body.reason)
+            else:
+                server.receive(place, decode_to_recommender(reply.body))
+        outgoing = {} if refused else server.advance()
+    return refused
+
+
+def test_all_who_are_in_a_masked_sum_were_shown_the_same_items() -> None:
+    """One person's items have one item that nobody else's have: whoever rates it would be known in the sum by that."""
+    agents = crowd([COMMON] * 4)
+    assert in_a_sum(agents, bound_to(COMMON)) == []
+    assert all(made._store.ledger.spent_total() > 0 for made in agents)
+    alone = with_item("for you alone", retired=(7,))
+    agents = crowd([COMMON, COMMON, COMMON, alone])
+    assert in_a_sum(agents, bound_to(COMMON)) == ["secure-sum"] * 4
+    assert [made._store.ledger.spent_total() for made in agents] == [0.0] * 4
+
+
+def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
+    made = device(STARS, policy=Policy(**SMALL))
+    enrol([made], others=3)
+    asked = {"catalogue": known_items(COMMON).fingerprint}
+    ask(made, COMMON)
+    assert ask(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked)) == Accepted()
+    assert ask(made, THIRD) == Accepted()
+    assert refusals(made, survey("A", COMMON.table, contributors=4, **asked)) == ["protocol"]
+    assert made._store.ledger.entries() == []
+    assert refusals(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked), run=b"another run.....") == [
+        "catalogue"
+    ]
+
+
+def test_a_task_for_two_servers_is_about_the_items_that_its_id_says() -> None:
+    """Who reports in a task has the same items as all who do: they are in its digest. There is none for one person."""
+    first = signed_first(table_for_servers(), KEY.sign, KEY.public)
+    common, alone = with_item("for everybody", first), with_item("for you alone", first)
+
+    def task(items: CatalogueVersion, **changes: Any) -> bytes:
+        asked = survey_for_servers(catalogue=known_items(items).fingerprint, n_items=len(items.table.ids))
+        return make_task(asked, **changes)
+
+    assert task(common) != task(alone)
+    for shown, asked, sent in ((common, common, 1), (alone, common, 0), (common, alone, 0), (first, common, 0)):
+        world, store = World(), make_store()
+        world.publish(catalogue=encode(shown), task=task(asked))
+        live(reporter(store, world, 0.3), world, PERIOD + 200)
+        assert len(world.uploads) == sent
+        assert (len(store.ledger.entries()) > 0) == bool(sent)
+    world, store = World(), make_store()  # the policy's minimum of reports holds for every task
+    world.publish(catalogue=encode(alone), task=task(alone, minimum=2))
+    live(reporter(store, world, 0.3), world, PERIOD + 200)
+    assert world.uploads == []
+
+
+def test_public_files_with_a_fork_are_refused_once_and_in_words() -> None:
+    first = signed_first(table_for_servers(), KEY.sign, KEY.public)
+    world, store = World(), make_store()
+    made = reporter(store, world)
+    for items in (first, with_item("for everybody", first)):
+        world.publish(catalogue=encode(items))
+        live(made, world, 200)
+    assert state(store)[0] == 2
+    for lie in (with_item("for you alone", first), first, table_for_servers()):
+        world.logged.clear()
+        world.publish(catalogue=encode(lie))
+        live(made, world, 400)
+        assert [line for line in world.logged if "pinned here" in line and "forget --model" in line]
+        assert len([line for line in world.logged if "refused" in line]) == 1
+        assert state(store)[0] == 2
+
+
+def test_a_retired_item_is_never_sent_again() -> None:
+    """Not even to another recommender with the same items."""
+    from hdpmf.device.paying import choose
+
+    made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(**SMALL))
+    enrol([made], others=3)
+    ask(made, COMMON)
+    asked = terms("hdp-sum", "sums", COMMON.table, **FEW, catalogue=known_items(COMMON).fingerprint)
+    chosen, _ = choose(made._store, asked, "anybody")
+    ratings = made._store.ratings()
+    assert [str(item) for item in ratings.item_ids[chosen].tolist()] == ["item 08"]
+    assert len(ratings) == 2  # for the owner's own list it still counts

@@ -1,0 +1,91 @@
+"""``hdpmf recommender items``: versions of the catalogue, and the same digest on a device."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+pytest.importorskip("cryptography")
+
+from hdpmf.device.store import DeviceStore
+from hdpmf.service.folder import ServiceFolder
+
+
+@pytest.fixture
+def folder(call: Call, tmp_path: Path) -> Path:
+    (tmp_path / "items.csv").write_text(
+        "item,title,genres,year\n7,Seven,Crime|Drama,1995\n3,Three,Drama,\n5,Five,,2001\n"
+    )
+    (tmp_path / "more.csv").write_text("item,title,genres,year\n4,Four,Drama,2026\n1,One,,\n")
+    assert call("recommender", "init", tmp_path / "shop", "--items", tmp_path / "items.csv").code == 0
+    return tmp_path / "shop"
+
+
+def test_versions_are_shown_made_and_the_same_on_a_device(call: Call, folder: Path, tmp_path: Path) -> None:
+    assert stat.S_IMODE((folder / "catalogue.key").stat().st_mode) == 0o600
+    first = call("recommender", "items", folder, "--json").json
+    assert [(version["items"], version["added"]) for version in first["versions"]] == [(3, 3)]
+    made = call("recommender", "items", folder, "--add", tmp_path / "more.csv", "--retire", "3", "--json").json
+    assert (made["items"], made["retired"], made["shown"], made["key"]) == (5, 1, 2, first["key"])
+    assert made["versions"][0] == first["versions"][0]
+    assert made["versions"][1] | {"digest": ""} == {
+        "number": 2, "items": 5, "added": 2, "retired": ["3"], "digest": "",
+    }  # fmt: skip
+    assert made["fingerprint"] == made["versions"][1]["digest"]
+    assert ServiceFolder(folder).catalogue.ids == ("3", "5", "7", "1", "4")
+    words = call("recommender", "items", folder).out
+    assert "5 items, 1 of them retired" in words
+    assert made["fingerprint"] in words
+    status = call("recommender", "status", folder, "--json").json["catalogue"]
+    assert status == {"version": 2, "items": 5, "retired": 1, "digest": made["fingerprint"]}
+    assert "catalogue: version 2, 5 items, 1 retired" in call("recommender", "status", folder).out
+    store = tmp_path / "me.hdpmf"
+    call("device", "init", store)
+    with DeviceStore.open(store) as opened:
+        opened.pin_catalogue(ServiceFolder(folder).items)
+    device = call("device", "status", store, "--json").json["catalogue"]
+    assert (device["version"], device["items"], device["retired"]) == (2, 5, 1)
+    assert device["digest"] == made["fingerprint"]
+    assert made["fingerprint"] in call("device", "status", store).out
+    assert "has retired this item" in call("device", "rate", store, "3", "5").err
+    assert "retired" not in call("device", "rate", store, "4", "5").err
+    assert "Four" in call("device", "rate", store, "--search", "four").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--retire", "9"], "no item '9'"),
+        (["--add", "items.csv"], "3 of the 3 items are in the catalogue already (such as '3')"),
+        (["--add", "none.csv"], "none.csv"),
+        (["--retire", "3", "--retire", "3"], "twice"),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_changes(
+    call: Call, folder: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    before = (folder / "catalogue.msgpack").read_bytes()
+    given = [str(tmp_path / option) if option.endswith(".csv") else option for option in options]
+    done = call("recommender", "items", folder, *given, "--json")
+    assert done.code != 0
+    assert words in done.json["error"]["message"]
+    assert (folder / "catalogue.msgpack").read_bytes() == before
+
+
+def test_a_retired_item_stays_retired(call: Call, folder: Path) -> None:
+    assert call("recommender", "items", folder, "--retire", "3").code == 0
+    again = call("recommender", "items", folder, "--retire", "3", "--json")
+    assert "retired already" in again.json["error"]["message"]
+
+
+def test_the_key_is_in_a_backup(call: Call, folder: Path, tmp_path: Path) -> None:
+    call("recommender", "items", folder, "--retire", "3")
+    assert call("recommender", "backup", folder, tmp_path / "b.tar").code == 0
+    assert call("recommender", "restore", tmp_path / "b.tar", tmp_path / "again").code == 0
+    more = [call("recommender", "items", where, "--add", tmp_path / "more.csv", "--json").json["versions"]
+            for where in (folder, tmp_path / "again")]  # fmt: skip
+    assert more[0] == more[1]

@@ -1,0 +1,235 @@
+"""Versions of a catalogue: whatever is not the pinned one with more at its end is refused, and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.protocol import CatalogueTable, CatalogueVersion, decode, encode
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.federation import MAX_VERSIONS
+from hdpmf.protocol.versions import (
+    bound_to,
+    check_chain,
+    digests_of,
+    is_newer,
+    next_version,
+    number_of,
+    retired_in,
+    signed_first,
+    table_of,
+    version_at,
+)
+from hdpmf.secure_sum import DeviceIdentity
+
+KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
+replace = msgspec.structs.replace
+
+
+def table(*ids: str, **changes: Any) -> CatalogueTable:
+    made = CatalogueTable(ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    return replace(made, **changes)
+
+
+FIRST = table("a", "b", "c", titles=("A", "B", "C"), genres=(("x",), (), ("x", "y")), years=(1990, None, 1992))
+
+
+def first(key: DeviceIdentity = KEY) -> CatalogueVersion:
+    return signed_first(FIRST, key.sign, key.public)
+
+
+def grown(
+    items: CatalogueVersion, *ids: str, retired: tuple[int, ...] = (), key: DeviceIdentity = KEY
+) -> CatalogueVersion:
+    return next_version(items, key.sign, added=table(*ids) if ids else None, retired=retired)
+
+
+def resigned(chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any) -> CatalogueVersion:
+    """A chain with a link changed and signed again by its key, and all after it made to follow."""
+    from hdpmf.protocol.versions import _signed
+
+    links = list(chain.links)
+    links[place] = _signed(replace(links[place], **changes), key.sign)
+    for later in range(place + 1, len(links)):
+        links[later] = _signed(replace(links[later], previous=links[later - 1].digest), key.sign)
+    return replace(chain, links=tuple(links))
+
+
+THREE = grown(grown(first(), "z", "aa"), "q", retired=(1, 3))
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> CatalogueVersion:
+    """Catalogues after any honest changes."""
+    items, names = first(), iter(f"new {number}" for number in range(1000))
+    for _ in range(draw(st.integers(0, 5))):
+        left = sorted(set(range(len(items.table.ids))) - set(retired_in(items)))
+        added = [next(names) for _ in range(draw(st.integers(0, 3)))][::-1]
+        gone = draw(st.sets(st.sampled_from(left), max_size=2)) if left else set[int]()
+        if added or gone:
+            items = grown(items, *added, retired=tuple(gone))
+    return items
+
+
+@given(chains(), st.data())
+def test_an_honest_chain_is_taken_from_wherever_a_device_is(items: CatalogueVersion, data: st.DataObject) -> None:
+    check_chain(items)
+    assert decode(encode(items)) == items
+    number = data.draw(st.integers(1, number_of(items)))
+    earlier = version_at(items, number)
+    assert isinstance(earlier, CatalogueVersion)
+    check_chain(earlier)
+    assert is_newer(earlier, items) == (number < number_of(items))
+    assert digests_of(items)[:number] == digests_of(earlier)
+    n = len(table_of(earlier).ids)
+    assert table_of(items).ids[:n] == table_of(earlier).ids
+    assert set(retired_in(earlier)) <= set(retired_in(items))
+    known = known_items(items)
+    assert known.items.ids.tolist() == list(items.table.ids)
+    assert known.retired.tolist() == list(retired_in(items))
+    assert known.items.find(list(items.table.ids)).tolist() == list(range(len(items.table.ids)))
+    if number < number_of(items):
+        with pytest.raises(ProtocolError, match=f"it is version {number}"):
+            is_newer(items, earlier)
+
+
+@given(chains(), chains())
+def test_of_two_chains_only_one_that_begins_with_the_other_is_taken(one_way: Any, other_way: Any) -> None:
+    """Whatever two histories a recommender tells, a device follows one of them."""
+    mine, theirs = digests_of(one_way), digests_of(other_way)
+    if theirs[: len(mine)] == mine:
+        assert is_newer(one_way, other_way) == (len(theirs) > len(mine))
+    else:
+        with pytest.raises(ProtocolError, match="pinned"):
+            is_newer(one_way, other_way)
+
+
+@given(chains(), st.data())
+def test_no_byte_of_a_chain_can_be_changed(items: CatalogueVersion, data: st.DataObject) -> None:
+    plain = encode(items)
+    place = data.draw(st.integers(0, len(plain) - 1))
+    changed = bytearray(plain)
+    changed[place] ^= data.draw(st.integers(1, 255))
+    try:
+        other = decode(bytes(changed))
+    except ProtocolError:
+        return
+    if other == items or not isinstance(other, CatalogueVersion):  # the same numbers in other words, or no chain
+        return
+    with pytest.raises(ProtocolError):
+        is_newer(items, other)
+
+
+FAULTS: list[tuple[str, CatalogueVersion, str]] = [
+    ("a gap", replace(THREE, links=(THREE.links[0], THREE.links[2])), "version 2 is missing"),
+    ("the first is gone", replace(THREE, links=THREE.links[1:]), "version 1 is missing"),
+    ("another past", resigned(THREE, 1, previous=b"\0" * 32), "version 2 does not follow"),
+    ("a past before the first", resigned(THREE, 0, previous=b"\0" * 32), "version 1 does not follow"),
+    ("fewer items", resigned(THREE, 1, items=2), "fewer items"),
+    ("more than there are", resigned(THREE, 1, items=7), "items that are not there"),
+    ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "changes nothing"),
+    ("retired from the start", resigned(first(), 0, retired=(0,)), "first version retires"),
+    ("retired twice", resigned(grown(THREE, retired=(0,)), 3, retired=(1,)), "retires what it cannot"),
+    ("retired what is not there", resigned(THREE, 2, retired=(6,)), "retires what it cannot"),
+    ("retired in disorder", resigned(THREE, 2, retired=(3, 1)), "retires what it cannot"),
+    ("an item in another's place", replace(THREE, table=replace(THREE.table, ids=("b", "a", "c", "z", "aa", "q"))),
+     "not those that version 1"),
+    ("another title", replace(THREE, table=replace(THREE.table, titles=("A", "X", "C", "", "", ""))), "version 1"),
+    ("another title of a new item", replace(THREE, table=replace(THREE.table, titles=("A", "B", "C", "X", "", ""))),
+     "version 2"),
+    ("other genres", replace(THREE, table=replace(THREE.table, genres=((),) * 6)), "version 1"),
+    ("another year", replace(THREE, table=replace(THREE.table, years=(1990, None, 1993, *[None] * 3))), "version 1"),
+    ("another scale", replace(THREE, table=replace(THREE.table, scale_high=10.0)), "version 1"),
+    ("a forged signature", replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b"\1" * 64))),
+     "version 3 is not signed"),
+    ("no signature", replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b""))), "not signed"),
+    ("somebody else signs", resigned(THREE, 2, OTHER), "version 3 is not signed"),
+    ("another key", replace(THREE, key=OTHER.public), "version 1 is not signed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("items", "words"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS])
+def test_a_chain_with_a_fault(items: CatalogueVersion, words: str) -> None:
+    with pytest.raises(ProtocolError, match=words):
+        check_chain(items)
+    with pytest.raises(ProtocolError, match=words):
+        is_newer(first(), items)
+
+
+def test_a_fork_a_rollback_and_a_new_key() -> None:
+    two = grown(first(), "d")
+    with pytest.raises(ProtocolError, match="version 2 is another one than the version 2 that is pinned"):
+        is_newer(two, grown(first(), "e"))
+    with pytest.raises(ProtocolError, match="version 2 is another one"):
+        is_newer(two, grown(grown(first(), "e"), "f"))
+    with pytest.raises(ProtocolError, match="it is version 1, and version 2 is pinned"):
+        is_newer(two, first())
+    with pytest.raises(ProtocolError, match="it is version 1, and version 2 is pinned"):
+        is_newer(two, FIRST)
+    stolen = grown(first(OTHER), "d", "e", key=OTHER)
+    check_chain(stolen)
+    with pytest.raises(ProtocolError, match="another key"):
+        is_newer(first(), stolen)
+    assert not is_newer(first(), first(OTHER))  # the same items: nothing is taken, nor any key
+
+
+def test_what_came_without_versions_is_the_first_version() -> None:
+    """Stores and folders of version 0.1.0, and simulations."""
+    assert digests_of(FIRST) == digests_of(first())
+    assert not is_newer(FIRST, FIRST)
+    assert is_newer(FIRST, first())  # now its key is known
+    assert is_newer(FIRST, grown(first(), "d"))
+    assert not is_newer(first(), FIRST)
+    with pytest.raises(ProtocolError, match="version 1 is another one"):
+        is_newer(FIRST, replace(FIRST, titles=("X", "B", "C")))
+    assert (number_of(FIRST), retired_in(FIRST), table_of(FIRST), version_at(FIRST, 1)) == (1, (), FIRST, FIRST)
+
+
+def test_fingerprints_and_what_sums_are_bound_to() -> None:
+    assert known_items(first()).fingerprint == known_items(FIRST).fingerprint  # as before there were versions
+    assert bound_to(FIRST) == bound_to(first()) == b""
+    names = {
+        known_items(items).fingerprint for items in (FIRST, grown(first(), "d"), grown(first(), retired=(0,)), THREE)
+    }
+    assert len(names) == 4
+    assert known_items(THREE).fingerprint == bound_to(THREE).hex() == THREE.links[-1].digest.hex()
+    assert known_items(version_at(THREE, 1)).fingerprint == known_items(FIRST).fingerprint
+
+
+def test_a_catalogue_without_titles_may_get_some() -> None:
+    bare = table("a", "b")
+    items = next_version(signed_first(bare, KEY.sign, KEY.public), KEY.sign, added=table("c", titles=("C",)))
+    check_chain(items)
+    assert is_newer(bare, items)
+    assert items.table.titles == ("", "", "C")
+    assert known_items(version_at(items, 1)).fingerprint == known_items(bare).fingerprint
+    assert known_items(version_at(items, 1)).features is None
+
+
+@pytest.mark.parametrize(
+    ("added", "retired", "words"),
+    [
+        (None, (), "changes nothing"),
+        (table("d", "b"), (), "1 of the 2 items are in the catalogue already"),
+        (table("7", integer_ids=True), (), "whole numbers"),
+        (None, (1,), "retired already"),
+    ],
+)
+def test_changes_that_are_none(added: CatalogueTable | None, retired: tuple[int, ...], words: str) -> None:
+    items = grown(first(), retired=(1,))
+    with pytest.raises(ConfigError, match=words):
+        next_version(items, KEY.sign, added=added, retired=retired)
+
+
+def test_there_is_an_end_to_versions() -> None:
+    with pytest.raises(ProtocolError, match="versions"):
+        replace(THREE, links=(THREE.links[0],) * MAX_VERSIONS + (THREE.links[-1],))
+    with pytest.raises(ProtocolError, match="all of the items"):
+        replace(THREE, links=THREE.links[:2])
+    with pytest.raises(ConfigError, match="versions 1 to 3"):
+        version_at(THREE, 4)
