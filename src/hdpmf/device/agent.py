@@ -219,6 +219,8 @@ class DeviceAgent:
             raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
         if roster is not None and terms.users > roster.n_users:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
+        if terms.cohort and (roster is None or store.identity.public.hex() not in roster.asked(terms)):
+            raise ProtocolError("refused: this device is not in the cohort that the beacon chooses")
         check_policy(store.policy, terms, roster)
         require_consent(store, Asked(recommender=self._setup.recommender, terms=terms))
         self._make_room()

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.protocol import AnyCatalogue, CatalogueVersion, ListTable, decode
+from hdpmf.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.cohort import cohort_of
 from hdpmf.protocol.federation import CatalogueTable
 from hdpmf.protocol.versions import digests_of, number_of, table_of, version_at
 from hdpmf.public.lists import ListModel
@@ -134,6 +135,11 @@ class PinnedRoster:
         if len(self.users) != len(self.roster) or not all(1 <= count < _MOST_USERS for count in self.users):
             raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
         self.n_users = sum(self.users)
+
+    def asked(self, terms: Terms) -> frozenset[str]:
+        """Identities (hex) of the devices that a run may ask: those that its beacon chooses, or everybody."""
+        names = [key.hex() for key in self.roster.keys]
+        return frozenset(names) if terms.cohort is None else cohort_of(terms.beacon, names, terms.cohort)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PinnedRoster:

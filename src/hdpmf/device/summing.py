@@ -83,6 +83,10 @@ class SumOfJob:
         if pinned is None:
             raise SecureSumError("no roster is pinned here, so that nobody could be told from an impostor")
         places = read_bitmap(plan.participants)
+        if self.terms.cohort is not None:
+            chosen = pinned.asked(self.terms)
+            if any(pinned.roster.keys[place].hex() not in chosen for place in places if place < len(pinned)):
+                raise SecureSumError("refused: the plan has devices that are not in the cohort that the beacon chooses")
         if len(places) and int(places[-1]) < len(pinned):
             # Whoever survives, there are so many devices; these could be the smallest.
             credit = np.sort(np.minimum(np.array(pinned.users)[places], self.terms.credit))

@@ -24,6 +24,7 @@ from typing import Literal
 import msgspec
 
 from hdpmf.methods import METHODS, View, federated
+from hdpmf.protocol.cohort import is_beacon
 from hdpmf.protocol.messages import MAX_ITEMS, _Message, _positive, check_scale
 
 RUN_BYTES = 16
@@ -168,6 +169,8 @@ class Terms(_Message, frozen=True):
         sharing: Of these, users whose shares make the whole noise. The others' may be told to the recommender.
         credit: Users, at most, that one device counts for, however many it speaks for: a machine is one party.
         labels: The run is by taste labels.
+        cohort: Devices of the roster that are asked, where that is not everybody (``protocol.cohort``).
+        beacon: What they are chosen by.
     """
 
     method: str
@@ -180,8 +183,14 @@ class Terms(_Message, frozen=True):
     sharing: int
     credit: int = 1
     labels: bool = False
+    cohort: int | None = None
+    beacon: str = ""
 
     def _check(self) -> None:
+        self._require(
+            is_beacon(self.beacon) and self.cohort >= 3 if self.cohort is not None else not self.beacon,
+            "a cohort of 3 devices or more and its beacon belong together",
+        )
         self._require(1 <= self.sharing <= self.minimum and self.credit >= 1, "sharing must be from 1 to minimum")
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")

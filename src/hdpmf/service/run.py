@@ -94,19 +94,23 @@ class FederatedRun:
         return self.settings.counted(self.enrolled.users[device] for device in devices) >= self.settings.minimum
 
     def gather(self) -> None:
-        """Find devices that agree to the terms, until all have been asked or the time is over."""
+        """Find devices that agree to the terms, until all have been asked or the time is over.
+
+        Who is connected and says nothing has had its turn: once there are enough, it is not waited for.
+        """
         if self.checkpoint.stage != "gather":
             return
         self.stage("waiting for devices")
-        agreed, refused = set(self.checkpoint.agreed), set[str]()
+        agreed, refused, mute = set(self.checkpoint.agreed), set[str](), set[str]()
         begin = time.monotonic()
         patience = self.pace.gather * self.pace.attempts
         while True:
-            here = self.channel.present() & self.cohort
-            agreed |= self._invite(here - agreed - refused, refused)
+            asked = (self.channel.present() & self.cohort) - agreed - refused
+            agreed |= self._invite(asked, refused)
+            mute |= asked - agreed - refused
             waited = time.monotonic() - begin
             everyone = agreed | refused >= self.cohort
-            if self.enough(agreed) and (everyone or waited >= self.pace.gather):
+            if self.enough(agreed) and (agreed | refused | mute >= self.cohort or waited >= self.pace.gather):
                 break
             if everyone or waited >= patience:
                 self.save()  # why devices refused, which the next attempt counts on

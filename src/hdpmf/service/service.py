@@ -35,6 +35,9 @@ from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
 from hdpmf.transport.summing import SumServers
 
+CARRIES = 500
+"""Devices that take part in one run over Flower, as measured (docs/scale.md)."""
+
 
 def conduct(
     run: FederatedRun,
@@ -112,8 +115,8 @@ class Service:
     def begin(self, settings: RunSettings, run: bytes | None = None) -> bytes:
         """Write down a new run (``run``: under this id).
 
-        Everybody who is enrolled is asked in every run. A device's own ledger decides which of its ratings are new to a
-        survey; where none are, it takes part with its noise alone.
+        Everybody who is enrolled is asked, or a cohort that a public beacon chooses. A device's own ledger decides
+        which of its ratings are new to a survey; where none are, it takes part with its noise alone.
         """
         earlier, enrolled = self.check(settings), self.folder.enrolled
         run = secrets.token_bytes(RUN_BYTES) if run is None else run
@@ -122,7 +125,7 @@ class Service:
             RunRecord(
                 settings=settings,
                 devices=enrolled.cards,
-                cohort=tuple(enrolled.users),
+                cohort=settings.chosen(enrolled.users),
                 earlier=tuple(past.hex() for past in earlier),
                 catalogue=number_of(self.folder.items),
             ),
@@ -147,7 +150,15 @@ class Service:
             raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
         if not enrolled.cards:
             raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
-        settings.terms("-", enrolled.users.values())  # refuses a minimum that can never be reached
+        users = enrolled.users
+        asked = settings.chosen(users)
+        # Refuses a minimum that can never be reached.
+        settings.terms("-", users.values(), [users[device] for device in asked])
+        if settings.view != "two-servers" and len(asked) > CARRIES:
+            self._log(
+                f"{len(asked)} devices are asked, and Flower was measured to carry {CARRIES} on two cores; sum by two "
+                "servers (hdpmf recommender servers), or ask a part of them: --cohort"
+            )
         return earlier
 
     def conduct(self, run: bytes) -> RunOutcome:

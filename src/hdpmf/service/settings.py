@@ -14,6 +14,7 @@ from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.protocol import Plan, Survey, Terms
 from hdpmf.protocol.catalogue import KnownItems
+from hdpmf.protocol.cohort import MAX_BEACON, cohort_of, is_beacon
 from hdpmf.protocol.task import MAX_PERIOD
 from hdpmf.recommender.one_round import make_survey
 
@@ -53,6 +54,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             draw taste labels; None for no labels. The numbers come with a prior, which this side cannot read itself.
         prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
         period: With two servers: seconds in which reports are taken; a day where not given.
+        cohort: Devices of the roster that are asked; everybody where not given.
+        beacon: What they are chosen by: a public text that came after the roster.
         precision: With two servers: seconds to which the times of reports are rounded; the whole period where not
             given, so that they tell nothing.
     """
@@ -76,6 +79,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     list_model: str = "ease"
     labels: dict[str, float] | None = None
     prior: str | None = None
+    cohort: int | None = None
+    beacon: str = ""
     period: int | None = None
     precision: int | None = None
 
@@ -112,10 +117,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def _check_view(self) -> None:
         """What only one way to sum has is an error with another."""
+        if self.cohort is None and self.beacon:
+            raise ConfigError("a beacon chooses a cohort; give --cohort, or drop it")
+        if self.cohort is not None and not (self.cohort >= 3 and is_beacon(self.beacon)):
+            raise ConfigError(
+                f"a cohort has 3 devices or more and a beacon, a line of up to {MAX_BEACON} plain characters"
+            )
         if self.view != "two-servers":
             if self.period is not None or self.precision is not None:
                 raise ConfigError("only sums by two servers have a period; drop it, or sum by two servers")
             return
+        if self.cohort is not None:
+            raise ConfigError("with two servers everybody reports once, when they like; drop --cohort")
         if self.credit != 1 or self.max_colluding != COLLUDING:
             raise ConfigError("with two servers each adds the whole noise, whoever colludes; drop credit and colluding")
         if self.minimum < 2:
@@ -235,7 +248,22 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             sharing=self.sharing(users),
             credit=self.credit,
             labels=self.labels is not None,
+            cohort=self.cohort,
+            beacon=self.beacon,
         )
+
+    def chosen(self, devices: Collection[str]) -> tuple[str, ...]:
+        """Who of the roster is asked, in its order.
+
+        Raises:
+            ConfigError: It has fewer devices than are wanted.
+        """
+        if self.cohort is None:
+            return tuple(devices)
+        if self.cohort > len(devices):
+            raise ConfigError(f"a cohort of {self.cohort} is asked for, and {len(devices)} devices are enrolled")
+        among = cohort_of(self.beacon, devices, self.cohort)
+        return tuple(device for device in devices if device in among)
 
     def plan(self, known: KnownItems) -> Plan:
         """What is trained, for the methods that train."""

@@ -76,7 +76,7 @@ class InProcessNetwork:
     def _at_once(
         self, pool: ThreadPoolExecutor, messages: Mapping[str, bytes], deadline: float
     ) -> Iterator[DeviceReply]:
-        patience = Patience(len(messages), deadline)
+        patience = Patience(deadline)
         over = threading.Event()
         replies: queue.SimpleQueue[tuple[str, bytes | None]] = queue.SimpleQueue()
 
@@ -86,14 +86,19 @@ class InProcessNetwork:
         try:
             for name, message in messages.items():
                 pool.submit(deliver, name, message)
-            for _ in messages:
+                patience.sent(name)
+            missing = set(messages)
+            while missing:
                 try:
                     name, reply = replies.get(timeout=max(0.0, patience.left))
                 except queue.Empty:
-                    return
-                patience.answered()
-                if reply is not None:
-                    yield DeviceReply(name, reply)
+                    missing -= set(patience.over())
+                    continue
+                if name in missing:
+                    missing.discard(name)
+                    patience.answered(name)
+                    if reply is not None:
+                        yield DeviceReply(name, reply)
         finally:
             over.set()  # late replies stay in a queue that nobody reads again
 

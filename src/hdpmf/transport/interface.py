@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,37 +40,70 @@ class DeviceReply:
 
 
 class Patience:
-    """How long an exchange goes on. A few silent devices cost their own turn, not everybody's deadline.
+    """How long each device of an exchange is waited for: its own turn, from when its message was sent.
 
-    Once ``MOST`` of the devices have answered, the others get ``TIMES`` as long as these took, and at least
-    ``AT_LEAST`` seconds.
+    Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these took, and at least
+    ``AT_LEAST`` seconds. Who was silent before has half as long, each time again: a device that never answers costs
+    twice its first turn, however many exchanges there are. All of that is known before a device answers.
 
     Args:
-        asked: Devices.
-        deadline: Seconds, at most.
+        deadline: Seconds of a turn, at most.
+        silent: How often each device was silent in a row; brought up to date here.
     """
 
     MOST = 0.75
     TIMES = 3.0
     AT_LEAST = 5.0
+    HALVINGS = 4
 
-    def __init__(self, asked: int, deadline: float) -> None:
-        self._begun = time.monotonic()
-        self._asked = asked
-        self._answered = 0
-        self.end = self._begun + deadline
+    def __init__(self, deadline: float, silent: dict[str, int] | None = None) -> None:
+        self._deadline = deadline
+        self._silent = {} if silent is None else silent
+        self._begun: dict[str, float] = {}  # of those that are waited for, the earliest first
+        self._took: list[float] = []  # of those that have answered, the quickest first
+        self._asked = 0
+
+    def sent(self, device: str) -> None:
+        """Its turn begins."""
+        self._asked += 1
+        self._begun[device] = time.monotonic()
+
+    def answered(self, device: str) -> None:
+        """Its turn is over (or it is known that it will not answer)."""
+        begun = self._begun.pop(device, None)
+        if begun is not None:
+            insort(self._took, time.monotonic() - begun)
+            self._silent.pop(device, None)
+
+    def at_work(self) -> int:
+        """Devices that may well be at their answer. One that takes longer leaves room for others."""
+        since = time.monotonic() - self.AT_LEAST
+        return sum(begun > since for begun in self._begun.values())
+
+    def over(self) -> list[str]:
+        """Devices whose turn has ended without an answer; they are waited for no more."""
+        now, turn = time.monotonic(), self._turn()
+        late = [device for device, begun in self._begun.items() if begun + self._own(turn, device) <= now]
+        for device in late:
+            del self._begun[device]
+            self._silent[device] = self._silent.get(device, 0) + 1
+        return late
 
     @property
     def left(self) -> float:
-        """Seconds; none or less: it is over."""
-        return self.end - time.monotonic()
+        """Seconds until the next turn ends; none or less: somebody's is over."""
+        turn = self._turn()
+        ends = [begun + self._own(turn, device) for device, begun in self._begun.items()]
+        return min(ends, default=0.0) - time.monotonic()
 
-    def answered(self) -> None:
-        """One more has answered (or it is known that it will not)."""
-        self._answered += 1
-        if self._answered == math.ceil(self.MOST * self._asked):
-            now = time.monotonic()
-            self.end = min(self.end, now + max(self.AT_LEAST, self.TIMES * (now - self._begun)))
+    def _turn(self) -> float:
+        enough = math.ceil(self.MOST * self._asked)
+        if not enough or len(self._took) < enough:
+            return self._deadline
+        return min(self._deadline, max(self.AT_LEAST, self.TIMES * self._took[enough - 1]))
+
+    def _own(self, turn: float, device: str) -> float:
+        return turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS)
 
 
 class RecommenderTransport(Protocol):
@@ -82,10 +116,10 @@ class RecommenderTransport(Protocol):
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """Send each device its message and hand over the replies as they come.
 
-        Ends when every device has answered or ``deadline`` seconds have passed since the first message was sent; when
-        most have answered, the others do not get all of that time (``Patience``). A
-        device that is not connected, is not on the roster or fails is silent; there is no other way to tell. Nothing
-        is sent before the first reply is asked for. Leaving the iterator early gives up what was still to come.
+        Ends when every device has answered or had its turn: ``deadline`` seconds from when its message was sent, or
+        less once most have answered (``Patience``). An engine need not send all messages at once. A device that is not
+        connected, is not on the roster or fails is silent; there is no other way to tell. Nothing is sent before the
+        first reply is asked for. Leaving the iterator early gives up what was still to come.
 
         Raises:
             ProtocolError: A message is longer than ``MAX_BYTES``; nothing was sent.

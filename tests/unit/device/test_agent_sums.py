@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Opening, Ready, Refusal, Reply, decode
+from hdpmf.protocol import Accepted, Opening, Ready, Refusal, Reply, decode
+from hdpmf.protocol.cohort import cohort_of
 from hdpmf.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
 from hdpmf.secure_sum import encode as encode_sum
@@ -269,3 +270,42 @@ def test_numbers_too_large_for_the_words_are_reduced_by_their_width():
     small = job.numbers - 2**40
     assert np.array_equal(job.layout(3).encode(job.numbers), small.astype(np.uint32))
     assert to_device(run, 0, propose(run.roster, 30, neighbours=2, minimum=3)).part == "sum"
+
+
+def cohort_run(size=N - 1):
+    """Six silos, and a run that asks so many of them; who is not asked."""
+    agents = [agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))]
+    users = sum(agent._store.users for agent in agents)
+    terms = terms_for("hdpmf", "sums", cohort=size, beacon="drand 7", minimum=users // 2)
+    made = Run(agents, "hdpmf", "sums", terms=terms)
+    names = [agent._store.identity.public.hex() for agent in agents]
+    chosen = cohort_of("drand 7", names, size)
+    return made, [place for place, name in enumerate(names) if name not in chosen]
+
+
+def test_only_the_cohort_that_the_beacon_chooses_takes_part():
+    made, (outside,) = cohort_run()
+    for place, agent in enumerate(made.agents):
+        if place == outside:
+            refuses(agent, made.terms, "protocol")
+        else:
+            assert ask(agent, made.terms) == Accepted()
+
+
+def test_without_a_roster_nobody_can_see_who_was_chosen():
+    agent = agent_for(make_store(ratings=partition(N)[0]), SeededNoise(0))
+    refuses(agent, terms_for("hdpmf", "messages", cohort=3, beacon="drand 7"), "protocol")
+
+
+def test_a_sum_with_others_than_the_cohort_is_refused():
+    made, (outside,) = cohort_run()
+    inside = [place for place in range(N) if place != outside]
+    first = made.agents[inside[0]]
+    for message in (made.terms, made.plan):
+        ask(first, message)
+    assert ask(first, made.recommender.open([])) == Ready(number=0)
+    words = counts_layout(made.plan, N)
+    refused(made, proposed(made, words), place=inside[0])
+    words = counts_layout(made.plan, N - 1)
+    plan = proposed(made, words, participants=inside, minimum=N - 1)
+    assert to_device(made, inside[0], plan).part == "sum"

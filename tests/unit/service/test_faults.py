@@ -308,3 +308,20 @@ def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
     outcome = conduct(world.run(network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back))
     assert outcome.summary["users"] == 6
     assert looks >= 6
+
+
+def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable[..., Any]) -> None:
+    world = make_world(RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=2), [1, 1, 1, 1])
+    mute = next(iter(world.answers))
+    waits: list[float] = []
+
+    class Network(InProcessNetwork):
+        def present(self) -> frozenset[str]:
+            return frozenset(world.answers)
+
+    network = Network({name: answer for name, answer in world.answers.items() if name != mute})
+    run = world.run(network, pace=Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0), sleep=waits.append)
+    run.gather()
+    assert mute not in run.checkpoint.agreed
+    assert len(run.checkpoint.agreed) == 3
+    assert waits == []

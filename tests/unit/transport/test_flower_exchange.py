@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from hdpmf.transport.flower.messages import RECORD, Incoming, Outgoing, bytes_in_part, bytes_of, data_part, record_of
-from hdpmf.transport.flower.recommender import exchange_over
+from hdpmf.transport.flower.recommender import WINDOW, exchange_over
+from hdpmf.transport.interface import Patience
 
 NODES = {"aa": 1, "bb": 2, "cc": 3}
 
@@ -86,6 +88,58 @@ def test_who_is_not_connected_gets_no_message():
     engine = Engine()
     assert list(exchange_over(engine, {}, {"aa": b"x"}, 30.0, max_bytes=10)) == []
     assert engine.sent == {}
+
+
+class Crowd:
+    """So many devices, some of which never answer; knows how many had a message at a time."""
+
+    def __init__(self, mute: Iterable[int] = ()) -> None:
+        self._mute = set(mute)
+        self._open: dict[str, Outgoing] = {}
+        self.most = 0
+        self.order: list[int] = []
+
+    def send(self, messages: Sequence[Outgoing], seconds: float) -> list[str]:
+        self._open.update({str(message.node): message for message in messages})
+        self.most = max(self.most, sum(message.node not in self._mute for message in self._open.values()))
+        self.order += [message.node for message in messages]
+        return [str(message.node) for message in messages]
+
+    def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
+        for name in ids:
+            if int(name) not in self._mute:
+                return [Incoming(name, self._open.pop(name).token, b"here")]
+        time.sleep(min(wait, 0.01))
+        return []
+
+    def forget(self, messages: Iterable[Outgoing]) -> None:
+        self.left = sorted(message.node for message in messages)
+
+
+def test_so_many_have_a_message_at_a_time_and_the_order_is_drawn(monkeypatch: pytest.MonkeyPatch):
+    nodes = {f"{number:04}": number for number in range(500)}
+    orders = []
+    for _ in range(2):
+        crowd = Crowd()
+        replies = exchange_over(crowd, nodes, dict.fromkeys(nodes, b"x"), 30.0, 10)
+        assert {reply.device for reply in replies} == set(nodes)
+        assert WINDOW // 2 <= crowd.most <= WINDOW
+        orders.append(crowd.order)
+    assert orders[0] != orders[1]
+
+
+def test_mute_devices_cost_their_own_turn_and_hold_nobody_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Patience, "AT_LEAST", 0.2)
+    nodes = {f"{number:04}": number for number in range(300)}
+    mute = range(0, 300, 3)  # more than have a message at a time
+    crowd, silent = Crowd(mute), dict[str, int]()
+    begin = time.monotonic()
+    replies = list(exchange_over(crowd, nodes, dict.fromkeys(nodes, b"x"), 2.0, 10, silent))
+    assert len(replies) == 200
+    assert crowd.left == list(mute)
+    assert set(silent.values()) == {1}
+    assert len(silent) == 100
+    assert time.monotonic() - begin < 5  # not a hundred times two seconds
 
 
 def test_bytes_survive_flowers_records_and_anything_else_is_refused():

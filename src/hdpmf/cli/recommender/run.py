@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,11 +48,36 @@ class PeriodOptions:
     ] = None
 
     def settings(self) -> dict[str, int]:
-        """What was given, for the run's settings."""
+        """What was given of these, for the run's settings."""
         from hdpmf.service.durations import seconds
 
         given = {"period": self.period, "precision": self.precision}
         return {name: seconds(text) for name, text in given.items() if text is not None}
+
+
+@dataclass(frozen=True)
+class CohortOptions:
+    """Who is asked."""
+
+    cohort: Annotated[
+        int | None,
+        run_option("--cohort", metavar="N", help="Ask only so many of the devices.", show_default="everybody"),
+    ] = None
+    beacon: Annotated[
+        str | None,
+        run_option(
+            "--beacon",
+            metavar="TEXT",
+            help="What the cohort is chosen by: a public text that nobody knew before, as drand's newest round.",
+            show_default="a draw of this machine",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """What was given of these, for the run's settings."""
+        if self.cohort is None:
+            return {} if self.beacon is None else {"beacon": self.beacon}
+        return {"cohort": self.cohort, "beacon": secrets.token_hex(16) if self.beacon is None else self.beacon}
 
 
 @grouped
@@ -61,6 +87,7 @@ def run(
     options: FederatedOptions,
     counting: CountingOptions,
     periods: PeriodOptions,
+    cohorts: CohortOptions,
     method: Method = "hdp-sum",
     minimum: Minimum = None,
     give_up: Annotated[bool, run_option("--give-up", help="Give the run up that was not finished.")] = False,
@@ -86,7 +113,9 @@ def run(
     else:
         pinned = pinned_servers(folder) is not None
         askable = _askable(place.enrolled, run_options.view(method, two_servers=pinned))
-        asked = run_options.settings(method, options, askable, minimum, two_servers=pinned, **periods.settings())
+        more = {**periods.settings(), **cohorts.settings()}
+        askable = min(askable, more.get("cohort", askable))
+        asked = run_options.settings(method, options, askable, minimum, two_servers=pinned, **more)
     if served:
         _leave(place, asked, json)
     else:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 HEARTBEAT = 10.0
 """Seconds between signs of life: the least that Flower allows. A crashed device can come back after twice as long."""
 
-_WAIT = 5.0  # how long one question for messages may take
+_WAIT = 15.0  # how long one question for messages may take; less by a draw, so that devices do not ask together
 _LEAVING = 1.0  # from ``stop`` on: until the server has to be done with what is under way, and again for a goodbye
 _LAST_REPLY = 5.0  # the same where ``stop`` came with an answer, which still has to go out
 _LOOK = 0.1
@@ -87,7 +87,7 @@ class FlowerDevice:
                     self._authority,
                     self._key,
                     heartbeat=self._heartbeat,
-                    wait=_WAIT,
+                    wait=_WAIT * random.uniform(0.7, 1.0),
                     max_bytes=self._max_bytes,
                     before=fleet,
                     wires=wires,
@@ -181,6 +181,9 @@ class _Departure:
     def _watch(self) -> None:
         steps = [self._wires.end, self._wires.cut]  # the last one first
         waited = 0.0
+        while not self._stop.wait(_LEAVING):  # it need not look as often as long as nobody leaves
+            if self._end.is_set():
+                return
         while steps and not self._end.wait(_LOOK):
             if self._stop.is_set() and not self._answering:
                 waited += _LOOK
@@ -216,7 +219,8 @@ class _Heart:
     def _beat(self) -> None:
         while not self._end.wait(self._seconds):
             try:
-                self._fleet.beat()
+                if not self._fleet.is_heard:
+                    self._fleet.beat()
             except TransportError as error:
                 self._trouble = error
                 return

@@ -109,6 +109,8 @@ class Fleet:
         check_authority(authority)
         self._limit = max_bytes
         self._heartbeat = heartbeat
+        self._plain_flower = plain_flower
+        self._asking = False
         trust = ssl.create_default_context(cadata=authority.decode("ascii"))
         self._sign = None if plain_flower else _Signature(key, server_name(called(authority)))
         sign = _FlowerSignature(key) if self._sign is None else self._sign
@@ -154,6 +156,11 @@ class Fleet:
         finally:
             self._http.close()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether a question waits at the server, which is a sign of life where the server has our gate."""
+        return self._asking and not self._plain_flower
+
     def beat(self) -> None:
         """A sign of life."""
         now = time.monotonic()
@@ -177,8 +184,15 @@ class Fleet:
 
     def receive(self) -> Pending | None:
         """The next message; None if there is none (a server of ours then has waited for one)."""
+        now, self._asking = time.monotonic(), True
+        try:
+            with said_plainly():
+                answer = self._client.PullMessages(PullMessagesRequest(node=self._node))
+        finally:
+            self._asking = False
+        if not self._plain_flower:
+            self._alive = now
         with said_plainly():
-            answer = self._client.PullMessages(PullMessagesRequest(node=self._node))
             if not answer.messages_list or len(answer.message_object_trees) != len(answer.messages_list):
                 return None
             return Pending(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])

@@ -7,8 +7,8 @@ only who knows the secret that the recommender's process drew when it started th
 headers (``signing``); until then nothing of a body is read.
 
 It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS``; while there are none, the question
-waits here until something was delivered, instead of being asked ten times a second. And devices see messages when all
-of their parts are there: from the recommender's push to its ring there are none for them.
+waits here until something was delivered, instead of being asked ten times a second. The recommender's ring names the
+devices that have mail, when all of its parts are there; nobody else is woken, and for nobody else is Flower asked.
 
 What devices may know of the recommender's authorities is told here, too (``succession``).
 
@@ -21,9 +21,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from hdpmf.errors import TransportError
@@ -68,7 +69,6 @@ DEVICE_CALLS = frozenset(
 ) | {AUTHORITIES}
 TO_DEVICES = _FLEET + "pull-messages"
 TO_RECOMMENDER = "/v1/runtime/pull-messages"
-_PUSHED = "/v1/runtime/push-messages"
 _LONG = _FLEET + "push-object"  # the only call of a device that carries more than a few names
 _ANSWERED = _FLEET + "confirm-message-received"  # the last call of a device in an exchange
 
@@ -92,6 +92,9 @@ class Gate:
         guard: Tells devices from strangers.
         check: Raises TransportError if a body is not the one that its headers speak of.
         known: Told the address of a connection on which a device, or who has the secret, has called.
+        mailbox: Whose mail a device with this key may have, as the recommender's ring names it.
+        here: Told whose device asks for mail, which is a sign of life, and for how many seconds it will wait; and
+            again, with 0, when it hung up meanwhile.
         told: What devices are told about the recommender's authorities.
     """
 
@@ -105,6 +108,8 @@ class Gate:
         guard: Guard,
         check: Callable[[Mapping[bytes, bytes], bytes], None],
         known: Callable[[Any], None],
+        mailbox: Callable[[bytes], Hashable],
+        here: Callable[[Any, float], None] = lambda box, seconds: None,
         told: bytes = b"",
     ) -> None:
         self._app = app
@@ -114,11 +119,12 @@ class Gate:
         self._guard = guard
         self._check = check
         self._known = known
+        self._mailbox, self._here = mailbox, here
+        self._bells: defaultdict[Hashable, _Bell] = defaultdict(_Bell)
+        self._mail: set[Hashable] = set()
         self._told = told
-        self._bells = {TO_DEVICES: _Bell(), TO_RECOMMENDER: _Bell()}
         self._calls: Counter[bytes] = Counter()
         self._sending: set[bytes] = set()
-        self._pushing = False
         self._open = False
 
     def close(self) -> None:
@@ -173,8 +179,11 @@ class Gate:
     async def _of_recommender(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         path = scope["path"]
         if path == RING:
-            self._pushing = False
-            self._bells[TO_DEVICES].ring()
+            body = await read_body(receive)
+            for box in json.loads(body or b"[]"):
+                self._mail.add(box)
+                if box in self._bells:
+                    self._bells[box].ring()
             await _refuse(send, 204)
         elif path == OPEN:
             self._open = True
@@ -182,10 +191,8 @@ class Gate:
         elif path == TO_RECOMMENDER and (patience := _patience(headers)) > 0:
             body = await read_body(receive)
             if body is not None:
-                await self._wait_for_mail(patience, scope, body, receive, send)
+                await self._wait_for_mail(TO_RECOMMENDER, patience, scope, body, receive, send)
         else:
-            if path == _PUSHED:
-                self._pushing = True
             await self._app(scope, receive, send)
 
     async def _of_device(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
@@ -202,7 +209,7 @@ class Gate:
             await _refuse(send, 408)
             return
         if path == TO_DEVICES:
-            await self._wait_for_mail(_patience(headers), scope, body, receive, send)
+            await self._wait_for_mail(self._mailbox(scope[CALLER]), _patience(headers), scope, body, receive, send)
             return
         if path == AUTHORITIES:
             size = str(len(self._told)).encode()
@@ -211,25 +218,34 @@ class Gate:
             return
         for message in await _ask(self._app, scope, body):
             await send(message)
-        if path == _ANSWERED:
+        if path == _ANSWERED and TO_RECOMMENDER in self._bells:
             self._bells[TO_RECOMMENDER].ring()
 
-    async def _wait_for_mail(self, patience: float, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        bell = self._bells[scope["path"]]
+    async def _wait_for_mail(
+        self, box: Hashable, patience: float, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Answer when there is mail in a box. Flower looks through all messages there are, so it is asked only then."""
+        bell, of_device = self._bells[box], scope["path"] == TO_DEVICES
         gone = asyncio.ensure_future(receive())  # ends when the other side hangs up
         end = time.monotonic() + patience
+        bell.waiting += 1
+        if of_device:
+            self._here(box, patience)
         try:
             while True:
                 next_ring = bell.next()  # taken before the question: a ring while it is asked must not be missed
-                if not self._open and scope["path"] == TO_DEVICES:
+                if not self._open and of_device:
                     await _refuse(send, 503)
                     return
-                held_back = self._pushing and scope["path"] == TO_DEVICES
-                answer = _EMPTY if held_back else await _ask(self._app, scope, body)
+                answer = _EMPTY if of_device and box not in self._mail else await _ask(self._app, scope, body)
                 left = end - time.monotonic()
                 if gone.done():
                     return
-                if left <= 0 or not _no_mail(answer):
+                if not _no_mail(answer):
+                    break
+                if not next_ring.done():
+                    self._mail.discard(box)
+                if left <= 0:
                     break
                 either: set[asyncio.Future[Any]] = {gone, next_ring}
                 await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -238,15 +254,25 @@ class Gate:
             for message in answer:
                 await send(message)
         finally:
+            bell.waiting -= 1
+            if not bell.waiting:
+                self._bells.pop(box, None)
+            if of_device and gone.done():
+                self._here(box, 0.0)
             gone.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await gone
 
 
 class _Bell:
-    """Wakes whoever waits, once per ring."""
+    """Wakes whoever waits, once per ring.
+
+    Attributes:
+        waiting: How many do.
+    """
 
     def __init__(self) -> None:
+        self.waiting = 0
         self._next: asyncio.Future[None] | None = None
 
     def next(self) -> asyncio.Future[None]:

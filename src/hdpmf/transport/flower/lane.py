@@ -120,7 +120,16 @@ class FastLane:
 
     def is_enrolled(self, public: bytes) -> bool:
         """Whether a device with this key (PEM) may connect."""
-        return self._state().get_node_id_by_public_key(public) is not None
+        return self.number_of(public) is not None
+
+    def number_of(self, public: bytes) -> int | None:
+        """Flower's number of the device with this key (PEM)."""
+        number: int | None = self._state().get_node_id_by_public_key(public)
+        return number
+
+    def is_here(self, number: int, heartbeat: float) -> None:
+        """A sign of life of a device; Flower gives up on it after twice ``heartbeat`` seconds."""
+        self._state().acknowledge_node_heartbeat(number, heartbeat)
 
     def _state(self) -> Any:
         return self._flower.state.linkstate_factory.state()

@@ -168,7 +168,8 @@ class Link(HttpGrid):
         messages = [message.to_flower(seconds) for message in outgoing]
         with said_plainly():
             ids = list(self.push_messages(messages))
-            self._http.post(self._base + RING, content=b"")  # all parts are there: wake the devices
+            # All parts are there: wake the devices that they are for.
+            self._http.post(self._base + RING, json=[message.node for message in outgoing])
         return ids
 
     def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:

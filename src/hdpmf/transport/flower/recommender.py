@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 
 _LEFTOVER = 256 * 1024 * 1024  # bytes of unanswered messages after which a new run is started, and memory is freed
 _TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
+WINDOW = 64
+"""Devices that have a message at a time. More would wait in Flower's memory, where each look takes time for all."""
+_REFILL = 0.5  # seconds after which it is seen whether there is room for more
+_OS = secrets.SystemRandom()
 _SLACK = 1.0  # a message outlives its exchange by so much, so that a reply at the last moment still counts
 
 
@@ -49,36 +53,61 @@ class Engine(Protocol):
 
 
 def exchange_over(
-    engine: Engine, nodes: Mapping[str, int], messages: Mapping[str, bytes], deadline: float, max_bytes: int
+    engine: Engine,
+    nodes: Mapping[str, int],
+    messages: Mapping[str, bytes],
+    deadline: float,
+    max_bytes: int,
+    silent: dict[str, int] | None = None,
 ) -> Iterator[DeviceReply]:
-    """One exchange. ``nodes`` has Flower's number of every device that is connected, by its roster name."""
+    """One exchange: ``WINDOW`` devices at a time, in an order that is drawn, so that nobody is always last.
+
+    Args:
+        engine: Flower.
+        nodes: Flower's number of every device that is connected, by its roster name.
+        messages: One for each device.
+        deadline: Seconds that a device has.
+        max_bytes: Of a reply.
+        silent: How often each device was silent in a row (``Patience``).
+    """
     from hdpmf.transport.flower.messages import Outgoing
 
-    outgoing = {
-        name: Outgoing(nodes[name], data, secrets.token_hex(16)) for name, data in messages.items() if name in nodes
-    }
-    if not outgoing:
-        return
-    patience = Patience(len(outgoing), deadline)
+    queue = [
+        (name, Outgoing(nodes[name], data, secrets.token_hex(16))) for name, data in messages.items() if name in nodes
+    ]
+    _OS.shuffle(queue)
+    patience = Patience(deadline, silent)
     waiting: dict[str, tuple[str, Outgoing]] = {}
+    unanswered: list[Outgoing] = []
     try:
-        ids = engine.send(list(outgoing.values()), deadline + _SLACK)
-        waiting.update((name, sent) for name, sent in zip(ids, outgoing.items(), strict=True) if name)
-        while waiting and patience.left > 0:
-            for reply in engine.pull(list(waiting), min(max(patience.left, 0.0), MAX_WAIT)):
+        while waiting or queue:
+            room = WINDOW - patience.at_work()
+            if queue and room >= min(len(queue), WINDOW // 2):
+                batch, queue = queue[:room], queue[room:]
+                ids = engine.send([sent for _, sent in batch], deadline + _SLACK)
+                for name, (device, sent) in zip(ids, batch, strict=True):
+                    if name:
+                        waiting[name] = device, sent
+                        patience.sent(device)
+                continue
+            longest = _REFILL if queue else MAX_WAIT
+            for reply in engine.pull(list(waiting), min(max(patience.left, 0.0), longest)) if waiting else ():
                 if reply.to not in waiting:
                     continue
                 device, sent = waiting.pop(reply.to)
-                patience.answered()
+                patience.answered(device)
                 # As bytes: a device may put anything into a token, and texts beyond ASCII cannot be compared this way.
                 if not secrets.compare_digest(reply.token.encode(), sent.token.encode()):
                     _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
                 elif reply.data is None or len(reply.data) > max_bytes:
                     _log.warning("device %.16s sent no reply that could be used, or one that is too long", device)
-                elif patience.left > 0:
+                else:
                     yield DeviceReply(device, reply.data)
+            late = set(patience.over())
+            for name in [name for name, (device, _) in waiting.items() if device in late]:
+                unanswered.append(waiting.pop(name)[1])
     finally:
-        engine.forget([sent for _, sent in waiting.values()])
+        engine.forget([*unanswered, *(sent for _, sent in waiting.values())])
 
 
 class FlowerRecommender:
@@ -117,6 +146,7 @@ class FlowerRecommender:
         self._max_bytes = max_bytes
         self._max_reply = max_bytes if max_reply is None else min(max_reply, max_bytes)
         self._keys: dict[str, str] = {}
+        self._silent: dict[str, int] = {}
         self._certificates = ensure_certificates(folder / "tls", names)
         self.authority = self._certificates.authority.read_bytes()
         self.superlink: SuperLink | None = None
@@ -174,7 +204,8 @@ class FlowerRecommender:
 
     def _exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         try:
-            yield from exchange_over(self._connected(), self._nodes(), messages, deadline, self._max_reply)
+            link, nodes = self._connected(), self._nodes()
+            yield from exchange_over(link, nodes, messages, deadline, self._max_reply, self._silent)
         except TransportError as error:
             _log.warning("an exchange was cut short: %s", error)
             self._give_up_link()

@@ -81,6 +81,8 @@ def main() -> None:
         told=settings.told,
         check=check_body,
         known=visitors.is_known,
+        mailbox=superlink.number_of,
+        here=lambda number, wait: superlink.is_here(number, settings.shortest_heartbeat + wait / 2),
     )
     config = uvicorn.Config(
         gate,
