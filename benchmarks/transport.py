@@ -1,8 +1,11 @@
 """Seconds per exchange over Flower on loopback, with TLS, node authentication and a process per device.
 
     python benchmarks/transport.py [--devices 8] [--bytes 100000] [--exchanges 40]
+    python benchmarks/transport.py --looks 64,500,2000
 
 Every device gets a message of its own and echoes it. A round of training is one exchange, with secure sums six.
+``--looks``: what it takes Flower to see whether there is mail for a device, by how many messages it holds. Thousands of
+devices: ``benchmarks/load.py``.
 """
 
 from __future__ import annotations
@@ -78,6 +81,27 @@ def measure(folder: Path, devices: int, size: int, exchanges: int) -> None:
                 process.wait()
 
 
+def looks(held: int, times: int = 20) -> float:
+    """Milliseconds of one look, while Flower holds so many messages."""
+    from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from hdpmf.transport.flower.link import superlink_app
+    from hdpmf.transport.flower.messages import Outgoing
+
+    state = superlink_app(10.0).state.linkstate_factory.state()
+    run = state.create_run("hdpmf/look", "1.0.0", "0" * 64, {}, NOOP_FEDERATION_ID, None, "", TaskType.SERVER_APP)
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, 1
+    for _ in range(held):
+        node = state.create_node("", "", os.urandom(32), 10.0)
+        message = Outgoing(node, b"", "token").to_flower(100.0)
+        state.message_ins_store[os.urandom(32).hex()] = message
+    begin = time.thread_time()
+    for _ in range(times):
+        state.get_message_ins(node_id=1, limit=1)
+    return 1e3 * (time.thread_time() - begin) / times
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--device"]:
         device(*sys.argv[2:])
@@ -86,7 +110,12 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--bytes", type=int, default=100_000)
     parser.add_argument("--exchanges", type=int, default=40)
+    parser.add_argument("--looks", metavar="N,...", help="messages that Flower holds")
     options = parser.parse_args()
+    if options.looks:
+        for held in map(int, options.looks.split(",")):
+            print(f"{held:,} messages: {looks(held):.2f} ms of processor time per look")
+        return
     with tempfile.TemporaryDirectory() as folder:
         measure(Path(folder), options.devices, options.bytes, options.exchanges)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
@@ -251,6 +252,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             cohort=self.cohort,
             beacon=self.beacon,
         )
+
+    def again(self) -> RunSettings:
+        """The same for another run: a cohort is drawn anew, by this machine."""
+        return self if self.cohort is None else msgspec.structs.replace(self, beacon=secrets.token_hex(16))
 
     def chosen(self, devices: Collection[str]) -> tuple[str, ...]:
         """Who of the roster is asked, in its order.

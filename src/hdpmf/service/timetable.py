@@ -22,7 +22,7 @@ def next_settings(folder: ServiceFolder, service: Service, now: float) -> tuple[
     done = [(at, run) for at, run in ended if folder.run_files(run).load().stage == "done"]
     if not done:
         return None, "the schedule repeats the last run, and there is none yet: hdpmf recommender run"
-    settings = folder.record(done[-1][1]).settings
+    settings = folder.record(done[-1][1]).settings.again()
     if not settings.one_round:
         return None, f"the schedule does not repeat {settings.method}: each run would spend epsilon again"
     if schedule.seconds is not None:

@@ -68,6 +68,13 @@ def test_the_run_asks_those_whom_the_terms_name() -> None:
     assert settings().chosen(DEVICES) == tuple(DEVICES)
 
 
+def test_a_schedule_draws_anew() -> None:
+    asked = settings(cohort=30, beacon="drand 7")
+    assert asked.again().beacon not in (asked.beacon, asked.again().beacon)
+    assert asked.again().cohort == 30
+    assert settings().again() == settings()
+
+
 @pytest.mark.parametrize("wrong", [{"cohort": 2, "beacon": "x"}, {"cohort": 5}, {"beacon": "x"}])
 def test_terms_that_cannot_be(wrong: dict[str, object]) -> None:
     fields = {"method": "hdp-sum", "view": "sums", "epsilon": 1.0, "rounds": 1, "catalogue": "-", "users": 9}

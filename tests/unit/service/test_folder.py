@@ -14,6 +14,7 @@ import pytest
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
 from hdpmf.protocol import CatalogueVersion, DeviceCard, ItemFacts
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.cohort import cohort_of
 from hdpmf.protocol.versions import check_chain
 from hdpmf.public.model import PublicModel
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
@@ -105,6 +106,29 @@ def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(make_world: Calla
     assert summary["devices"] == 4
     assert "every device's gradients" in summary["privacy"]["sees"]
     assert (tmp_path / "r" / "model").resolve().parent.name == run.hex()
+
+
+def test_a_run_asks_the_cohort_that_its_beacon_chooses(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    settings = RunSettings(
+        method="mf", view="messages", minimum=3, rounds=2, factors=3, cohort=4, beacon="drand 7 0a1b"
+    )
+    world = make_world(settings, [1] * 6)
+    service = service_for(world, tmp_path / "r")
+    run = service.begin(settings)
+    assert set(service.folder.record(run).cohort) == cohort_of("drand 7 0a1b", world.enrolled.users, 4)
+    assert service.conduct(run).summary["devices"] == 4
+
+
+def test_more_devices_than_flower_was_seen_to_carry_are_warned_of(
+    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hdpmf.service.service.CARRIES", 3)
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
+    service, said = service_for(make_world(settings, [1] * 4), tmp_path / "r"), list[str]()
+    service._log = said.append
+    service.begin(settings)
+    assert "4 devices are asked" in said[0]
+    assert "--cohort" in said[0]
 
 
 def test_a_run_that_was_given_up_makes_room(make_world: Callable[..., Any], tmp_path: Path) -> None:

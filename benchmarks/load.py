@@ -1,0 +1,590 @@
+"""Thousands of real devices on one recommender: who is answered, how fast, and what each process needs for it.
+
+::
+
+    python benchmarks/load.py --way two-servers --devices 50,100,200,500,1000,2000
+    python benchmarks/load.py --way masks --devices 50,100,200 --mute 5 --json
+
+The recommender is a process as its operator starts it (``hdpmf recommender``), and so are the two servers. Devices are
+users of ML-1M, each with its own store, keys and agent and its own TLS connections; they are dealt to a few processes,
+and are on the same cores as everything else. Stores are in memory: a thousand people do not share one disk.
+
+* **masks**: all devices connect over Flower and stay; an exchange is a message to every device, with its answer.
+  ``--mute N`` of them (per hundred) connect, and never answer.
+* **two-servers**: devices look at the recommender's public files and upload a report at a random moment of the period
+  (``--period``); an exchange is one request of a device, each over a connection of its own. Counted is also when there
+  is a sum, and when everybody has the model.
+
+A device that has no model at the end was never answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.federation.population import DeviceRatings, deal
+from hdpmf.privacy import PrivacySpec
+from hdpmf.progress import View, clock, view
+from hdpmf.protocol import DeviceCard
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.servers import Server, Servers
+from hdpmf.ratings import Ratings, load_dataset
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.transport.certificates import ensure_certificates
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "aggregator"))
+from server_processes import HELPER, LEADER, Pair
+
+from hdpmf.aggregator.config import TaskRules
+
+THREADS = 16
+"""Of a process with devices that report to two servers: so many of them have a connection at once."""
+
+LOOK_EVERY = 15.0
+"""Seconds between a device's looks at the public files, here; 300 where nobody waits for the result."""
+
+_SAMPLE = 0.5
+
+
+@dataclass
+class Told:
+    """What a process with devices has seen.
+
+    Attributes:
+        answered: Devices that have a model at the end.
+        requests: Seconds of every request, by its kind.
+        ends: When each exchange was over for a device, by the exchange's number; the clock is the machine's.
+        model_at: When the last device had its model.
+        failures: Requests that failed, by what was said.
+    """
+
+    answered: int = 0
+    requests: dict[str, list[float]] = field(default_factory=dict)
+    ends: dict[int, list[float]] = field(default_factory=dict)
+    model_at: float = 0.0
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+# A process with devices
+
+
+def crowd(pipe: Connection) -> None:
+    """Devices, until the pipe is closed: first their cards, then what they have seen."""
+    from hdpmf.device.card import card_of
+    from hdpmf.device.policy import Policy
+    from hdpmf.device.store import DeviceStore
+    from hdpmf.transport.flower.doors import many_files
+    from hdpmf.transport.keys import NodeKey
+
+    many_files()
+    threading.stack_size(512 << 10)
+    parts: list[DeviceRatings] = pipe.recv()
+    policy = Policy(max_total=None)
+    stores: list[DeviceStore] = []
+    for part in parts:
+        store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)
+        store.put("node-key", NodeKey.generate().to_bytes())
+        store.put("name", f"device {store.identity.public.hex()[:16]}".encode())
+        store.add(part.ratings)
+        store.set_weights(part.weights, part.ratings)
+        stores.append(store)
+    pipe.send([card_of(store) for store in stores])
+    way, *given = pipe.recv()
+    told = Told()
+    work = _over_flower if way == "masks" else _by_reports
+    work(stores, told, pipe, *given)
+    pipe.send(told)
+
+
+def _over_flower(
+    stores: Sequence[Any],
+    told: Told,
+    pipe: Connection,
+    address: str,
+    authority: bytes,
+    cards: list[DeviceCard],
+    mute: int,
+) -> None:
+    from hdpmf.device.agent import DeviceAgent
+    from hdpmf.device.local_model import kept_model
+    from hdpmf.device.slots import in_slots
+    from hdpmf.transport.flower.device import FlowerDevice
+    from hdpmf.transport.keys import NodeKey
+
+    stop, guard = threading.Event(), threading.Lock()
+    threads = []
+
+    def serve(place: int, store: Any) -> None:
+        agent, number = DeviceAgent(store, recommender=address), 0
+
+        def answer(data: bytes) -> bytes:
+            nonlocal number
+            reply = agent.answer(data)
+            with guard:
+                told.ends.setdefault(number, []).append(time.monotonic())
+            number += 1
+            return reply
+
+        def silent(data: bytes) -> bytes:
+            stop.wait()
+            raise SystemExit
+
+        quiet = place % 100 < mute
+        FlowerDevice(address, authority, NodeKey.from_bytes(store.get("node-key"))).serve(
+            silent if quiet else in_slots(answer), stop
+        )
+
+    keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
+    for place, store in enumerate(stores):
+        store.pin_roster(keys, users)
+        threads.append(threading.Thread(target=serve, args=(place, store), daemon=True))
+    for thread in threads:
+        thread.start()
+    pipe.send("ready")
+    pipe.recv()
+    stop.set()
+    for thread in threads:
+        thread.join(timeout=5.0)
+    told.answered = sum(kept_model(store) is not None for store in stores)
+    told.model_at = max((max(times) for times in told.ends.values()), default=0.0)
+
+
+class _TimedDoor:
+    """The web, with a watch."""
+
+    def __init__(self, address: str, authority: bytes, told: Told) -> None:
+        from hdpmf.transport.web import WebDoor
+
+        self._web, self._told, self._guard = WebDoor(address, authority), told, threading.Lock()
+
+    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+        return self._timed("fetch", lambda: self._web.fetch(name, most, etag))
+
+    def upload(
+        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+    ) -> int:
+        return self._timed("upload", lambda: self._web.upload(leader, path, headers, body, leaving))
+
+    def _timed(self, kind: str, call: Callable[[], Any]) -> Any:
+        begin = time.monotonic()
+        try:
+            found = call()
+        except Exception as error:
+            with self._guard:
+                self._told.failures[f"{kind}: {error}"] = self._told.failures.get(f"{kind}: {error}", 0) + 1
+            raise
+        with self._guard:
+            self._told.requests.setdefault(kind, []).append(time.monotonic() - begin)
+        return found
+
+
+def _by_reports(
+    stores: Sequence[Any], told: Told, pipe: Connection, address: str, authority: bytes, pair: Servers
+) -> None:
+    from hdpmf.device.pair import pin_servers
+    from hdpmf.device.reporting import Reporter
+    from hdpmf.prio import prio3_sum_vec
+
+    door = _TimedDoor(address, authority, told)
+    for store in stores:
+        pin_servers(store, pair)
+    warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
+    warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
+    reporters = [Reporter(store, door, recommender=address, every=LOOK_EVERY) for store in stores]
+    pipe.send("ready")
+    pipe.recv()
+    now = time.monotonic()
+    # Devices look at any time; here their first looks are spread over the time between two.
+    due = [(now + LOOK_EVERY * place / len(reporters), place) for place in range(len(reporters))]
+    waiting, guard, some = set(range(len(reporters))), threading.Lock(), threading.Event()
+
+    def step(place: int) -> None:
+        wait = reporters[place].step()
+        with guard:
+            if reporters[place].answered:
+                waiting.discard(place)
+                told.model_at = time.monotonic()
+            else:
+                heapq.heappush(due, (time.monotonic() + wait, place))
+        some.set()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        while waiting and not pipe.poll():
+            with guard:
+                ready = []
+                while due and due[0][0] <= time.monotonic():
+                    ready.append(heapq.heappop(due)[1])
+                left = due[0][0] - time.monotonic() if due else 1.0
+            for place in ready:
+                pool.submit(step, place)
+            some.wait(max(0.01, min(left, 1.0)))
+            some.clear()
+    told.answered = len(reporters) - len(waiting)
+
+
+# Processes, watched
+
+
+class Watched:
+    """Processor time and peak memory of processes and of those that they start, looked at twice a second."""
+
+    def __init__(self) -> None:
+        self._pids: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        self.megabytes: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Watched:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.look()
+        self._stop.set()
+        self._thread.join()
+
+    def add(self, name: str, pid: int) -> None:
+        """Watch a process from now on."""
+        self._begun[name] = _processor_seconds(pid) if "SuperLink" not in name else 0.0
+        self._pids[name] = pid
+
+    def look(self) -> None:
+        """How they are now; of one that has ended, what was seen last stays."""
+        for name, pid in list(self._pids.items()):
+            try:
+                self.seconds[name] = _processor_seconds(pid) - self._begun[name]
+                self.megabytes[name] = max(self.megabytes.get(name, 0.0), _peak_megabytes(pid))
+                for child in _children(pid):
+                    if name == RECOMMENDER and child not in self._pids.values():
+                        self.add("SuperLink", child)
+            except (OSError, ValueError, IndexError):
+                continue
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SAMPLE):
+            self.look()
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def _peak_megabytes(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+
+
+# One row of the table
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        devices: How many.
+        way: ``masks`` or ``two-servers``.
+        processes: With devices in them.
+        mute: Of a hundred devices, with masks.
+        period: Seconds, with two servers.
+        timeout: Seconds that a run may take.
+    """
+
+    devices: int
+    way: str
+    processes: int = 4
+    mute: int = 0
+    period: int | None = None
+    timeout: float = 1200.0
+
+    @property
+    def seconds(self) -> int:
+        """Of the period: long enough that these cores, which are also the devices', are not always busy."""
+        return 60 + self.devices // 6 if self.period is None else self.period
+
+
+def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None) -> dict[str, Any]:
+    """One run with so many devices."""
+    weights = PrivacySpec.paper().draw(train, 0)
+    parts = deal(train, weights, train.n_users, 0)[: plan.devices]
+    if len(parts) < plan.devices:
+        raise SystemExit(f"the data set has {len(parts)} users, and {plan.devices} devices were asked for")
+    with _crowds(parts, plan.processes) as (pipes, pids), Watched() as watched:
+        cards = [card for pipe in pipes for card in pipe.recv()]
+        service = ServiceFolder.create(
+            folder / "recommender",
+            Config(name="load", port=free_port(), names=("localhost", "127.0.0.1")),
+            catalogue_table(train.items, train.scale, train.item_table),
+            lambda made: ensure_certificates(made.transport_folder / "tls", made.config.names),
+        )
+        service.enroll(cards)
+        for place, pid in enumerate(pids):
+            watched.add(f"devices {place}", pid)
+        row = (_by_masks if plan.way == "masks" else _by_two_servers)(plan, service, pipes, cards, watched, shown)
+    devices = [name for name in watched.seconds if name.startswith("devices")]
+    return {
+        "devices": plan.devices,
+        "way": plan.way,
+        "items": train.n_items,
+        "load": round(os.getloadavg()[0], 1),
+        **row,
+        "cpu_seconds": {name: round(value, 1) for name, value in watched.seconds.items() if name not in devices}
+        | {"devices": round(sum(watched.seconds[name] for name in devices), 1)},
+        "peak_megabytes": {name: round(value) for name, value in watched.megabytes.items() if name not in devices}
+        | {"devices": round(sum(watched.megabytes[name] for name in devices))},
+    }
+
+
+@contextmanager
+def _crowds(parts: Sequence[DeviceRatings], processes: int) -> Iterator[tuple[list[Connection], list[int]]]:
+    context = multiprocessing.get_context("spawn")
+    pipes, workers = [], []
+    for begin, end in pairwise([len(parts) * part // processes for part in range(processes + 1)]):
+        ours, theirs = context.Pipe()
+        worker = context.Process(target=crowd, args=(theirs,), daemon=True)
+        worker.start()
+        theirs.close()
+        ours.send(list(parts[begin:end]))
+        pipes.append(ours)
+        workers.append(worker)
+    try:
+        yield pipes, [worker.pid or 0 for worker in workers]
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for worker in workers:
+            worker.join(timeout=10.0)
+            if worker.is_alive():
+                worker.terminate()
+                worker.join()
+
+
+def _tell(pipes: Sequence[Connection], *word: Any) -> list[Any]:
+    for pipe in pipes:
+        pipe.send(word if len(word) > 1 else word[0])
+    return [pipe.recv() for pipe in pipes]
+
+
+def _by_masks(
+    plan: Plan,
+    service: ServiceFolder,
+    pipes: list[Connection],
+    cards: list[DeviceCard],
+    watched: Watched,
+    shown: View | None,
+) -> dict[str, Any]:
+    authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
+    with Deployment(service.path.parent / "logs") as deployment:
+        begin = time.monotonic()
+        watched.add(RECOMMENDER, deployment.run(service.path, "--method", "hdp-sum", "--sums", "masks").process.pid)
+        _tell(pipes, "masks", f"localhost:{service.config.port}", authority, cards, plan.mute)
+        _wait(plan, deployment, begin, shown, lambda: not deployment.child(RECOMMENDER).running)
+        seconds = time.monotonic() - begin
+        failed = deployment.child(RECOMMENDER).process.returncode != 0
+        why = deployment.child(RECOMMENDER).last_words() if failed else ""
+        watched.look()
+        told: list[Told] = _tell(pipes, "stop")
+    ends: dict[int, list[float]] = {}
+    for part in told:
+        for number, times in part.ends.items():
+            ends.setdefault(number, []).extend(times)
+    done = [begin, *(max(times) for _, times in sorted(ends.items()))]
+    each = [round(after - before, 2) for before, after in pairwise(done)]
+    quiet = sum(place % 100 < plan.mute for size in _sizes(plan) for place in range(size))
+    return {
+        "mute": quiet,
+        "never_answered": plan.devices - quiet - sum(part.answered for part in told),
+        "failed": why,
+        "seconds": round(seconds, 1),
+        "exchanges": len(each),
+        "seconds_per_exchange": {"first": each[0] if each else None, "median": round(statistics.median(each[1:]), 2)
+                                 if len(each) > 1 else None, "longest": max(each[1:], default=None)},
+        "summary": _summary(service),
+    }  # fmt: skip
+
+
+def _sizes(plan: Plan) -> list[int]:
+    ends = [plan.devices * part // plan.processes for part in range(plan.processes + 1)]
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _summary(service: ServiceFolder) -> dict[str, Any]:
+    runs = service.runs()
+    if not runs or not service.summary_path(runs[-1]).exists():
+        return {}
+    found = json.loads(service.summary_path(runs[-1]).read_bytes())
+    return {name: found.get(name) for name in ("users", "seconds", "refusals", "bytes_in", "bytes_out")}
+
+
+def _by_two_servers(
+    plan: Plan,
+    service: ServiceFolder,
+    pipes: list[Connection],
+    cards: list[DeviceCard],
+    watched: Watched,
+    shown: View | None,
+) -> dict[str, Any]:
+    from hdpmf.service.collector_keys import pin_servers
+
+    folder = service.path.parent
+    with Pair(folder, rules=TaskRules()) as pair:
+        keys = pin_servers(service.path, service.config.name, pair.servers)
+        for made in pair.folders.values():
+            made.admit(keys.card)
+        pair.start(LEADER, HELPER)
+        for role in (LEADER, HELPER):
+            watched.add(role, pair.deployment.child(role).process.pid)
+        authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
+        _tell(pipes, "two-servers", f"https://localhost:{service.config.port}", authority, pair.servers)
+        watched.add(RECOMMENDER, pair.deployment.recommender(service.path).process.pid)
+        _wait(plan, pair.deployment, time.monotonic(), None, service.served)
+        begin = time.monotonic()
+        _ask_for_run(service, plan)
+        for pipe in pipes:
+            pipe.send("go")
+        over: list[float] = []  # when there was a sum
+
+        def finished() -> bool:
+            if not over and _summary(service):
+                over.append(time.monotonic())
+            return all(pipe.poll() for pipe in pipes)
+
+        _wait(plan, pair.deployment, begin, shown, finished)
+        for pipe in pipes:
+            if not pipe.poll():
+                pipe.send("stop")
+        told: list[Told] = [pipe.recv() for pipe in pipes]
+        watched.look()
+    requests: dict[str, list[float]] = {}
+    failures: dict[str, int] = {}
+    for part in told:
+        for kind, times in part.requests.items():
+            requests.setdefault(kind, []).extend(times)
+        for what, count in part.failures.items():
+            failures[what] = failures.get(what, 0) + count
+    summary = _summary(service)
+    return {
+        "period": plan.seconds,
+        "never_answered": plan.devices - sum(part.answered for part in told),
+        "failed": "" if summary else "there is no sum",
+        "seconds": round(max((part.model_at for part in told if part.model_at), default=time.monotonic()) - begin, 1),
+        "seconds_to_sum": round(over[0] - begin, 1) if over else None,
+        "requests": {kind: _spread(times) for kind, times in sorted(requests.items())},
+        "failures": failures,
+        "summary": summary,
+    }
+
+
+def _ask_for_run(service: ServiceFolder, plan: Plan) -> None:
+    from hdpmf.service.requests import ask_for_run
+    from hdpmf.service.settings import RunSettings
+
+    least = max(16, 3 * plan.devices // 4)
+    ask_for_run(
+        service,
+        RunSettings(method="hdp-sum", view="two-servers", minimum=least, rounds=1, period=plan.seconds, precision=1),
+    )
+
+
+def _spread(times: list[float]) -> dict[str, Any]:
+    ordered = sorted(times)
+    return {
+        "count": len(ordered),
+        "median": round(statistics.median(ordered), 3),
+        "p99": round(ordered[int(0.99 * (len(ordered) - 1))], 3),
+        "longest": round(ordered[-1], 3),
+    }
+
+
+def _wait(plan: Plan, deployment: Deployment, begin: float, shown: View | None, reached: Callable[[], bool]) -> None:
+    """Until it is reached, or the time is over; a process that fails ends it, too."""
+    while not reached() and time.monotonic() - begin < plan.timeout:
+        if any(not deployment.child(name).running for name in deployment.names):
+            return
+        if shown is not None:
+            shown.tick()
+        time.sleep(0.2)
+
+
+# The table
+
+
+def table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """For docs/scale.md."""
+    lines = []
+    for row in rows:
+        cpu, memory = row["cpu_seconds"], row["peak_megabytes"]
+        each = row.get("seconds_per_exchange")
+        one = f"{each['median']}" if each else f"{row['requests'].get('upload', {}).get('median')}"
+        lines.append(
+            f"| {row['devices']:,} | {row['never_answered']} | {one} | {row['seconds']:,.0f} | "
+            + " | ".join(f"{cpu[name]:.0f} s, {memory[name]} MB" for name in cpu)
+            + f" | {row['failed']} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", default="50,100,200", help="how many; several after one another, with commas")
+    parser.add_argument("--way", choices=("masks", "two-servers"), default="two-servers")
+    parser.add_argument("--processes", type=int, default=4, help="with devices in them")
+    parser.add_argument("--mute", type=int, default=0, help="of a hundred devices, with masks: connect, never answer")
+    parser.add_argument("--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)")
+    parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one run")
+    parser.add_argument("--data", default="ml-1m")
+    parser.add_argument("--keep", type=Path, help="a folder for logs and the recommender's files, which are kept")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    numbers = [int(each) for each in given.devices.split(",")]
+    train, _ = load_dataset(given.data).hold_out(10, rng=0)
+    rows: list[dict[str, Any]] = []
+    began = time.monotonic()
+
+    def summary() -> str:
+        done = ", ".join(f"{row['devices']}" for row in rows)
+        return f"{given.way}: {done or 'none'} done of {given.devices}; {clock(time.monotonic() - began)}"
+
+    with view(None, summary, summary) as shown:
+        for number in numbers:
+            plan = Plan(number, given.way, given.processes, given.mute, given.period, given.timeout)
+            with tempfile.TemporaryDirectory(prefix="hdpmf-load-") as place:
+                folder = Path(place) if given.keep is None else given.keep / f"{given.way}-{number}"
+                folder.mkdir(parents=True, exist_ok=True)
+                rows.append(measure(plan, train, folder, shown))
+            if not given.json:
+                shown.say("\n".join(table(rows[-1:])))
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print("\n".join(table(rows)))
+
+
+if __name__ == "__main__":
+    main()
