@@ -35,8 +35,8 @@ from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
 from hdpmf.transport.summing import SumServers
 
-CARRIES = 500
-"""Devices that take part in one run over Flower, as measured (docs/scale.md)."""
+CARRIES = 200
+"""Devices with which a run over Flower was measured to its end on two busy cores (docs/scale.md)."""
 
 
 def conduct(

@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import re
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -178,7 +179,7 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     OBJECTS + "iterate_object_tree": takes(ANY),
     "flwr.supercore.object_store.NoObjectInStoreError": takes(ANY),
     "flwr.server.superlink.linkstate.in_memory_linkstate.InMemoryLinkState": has(
-        "get_node_id_by_public_key", "object_store"
+        "acknowledge_node_heartbeat", "get_node_id_by_public_key", "object_store"
     ),
     FLEET_HANDLERS + ".activate_node": OF_DEVICE,
     FLEET_HANDLERS + ".deactivate_node": OF_DEVICE,
@@ -300,8 +301,26 @@ def test_the_state_keeps_messages_and_replies_where_the_lane_looks():
     from hdpmf.transport.flower.link import superlink_app
 
     state = superlink_app(10.0).state.linkstate_factory.state()
-    for name in ("message_ins_store", "message_ins_id_to_message_res_id"):
+    for name in ("message_ins_store", "message_ins_id_to_message_res_id", "nodes"):
         check(f"InMemoryLinkState.{name}", isinstance(getattr(state, name, None), dict), "is gone")
+
+
+def test_a_question_is_a_sign_of_life_and_hanging_up_after_a_goodbye_is_none():
+    from hdpmf.transport.flower.lane import FastLane
+    from hdpmf.transport.flower.link import superlink_app
+
+    app = superlink_app(10.0)
+    lane, state = FastLane(app), app.state.linkstate_factory.state()
+    number = state.create_node("", "", b"a key", 10.0)
+    state.activate_node(number, 10.0)
+    for wait in (15.0, 0.0):
+        lane.is_here(number, 10.0, wait)
+        assert abs(state.nodes[number].online_until - time.time() - 20 - wait) < 2
+    state.deactivate_node(number)
+    lane.is_here(number, 10.0, 0.0)
+    assert state.nodes[number].online_until < time.time() + 1
+    assert state.activate_node(number, 10.0)  # it may come back at once
+    lane.is_here(999, 10.0, 15.0)  # of nobody
 
 
 def test_the_superlink_answers_on_the_paths_that_the_gate_and_the_lane_know():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -127,9 +128,15 @@ class FastLane:
         number: int | None = self._state().get_node_id_by_public_key(public)
         return number
 
-    def is_here(self, number: int, heartbeat: float) -> None:
-        """A sign of life of a device; Flower gives up on it after twice ``heartbeat`` seconds."""
-        self._state().acknowledge_node_heartbeat(number, heartbeat)
+    def is_here(self, number: int, heartbeat: float, wait: float) -> None:
+        """A sign of life of a device, which waits here for so long: Flower gives up on it two heartbeats after that.
+
+        With no wait it has hung up, and is expected back, unless it has said goodbye.
+        """
+        state = self._state()
+        node = state.nodes.get(number)
+        if node is not None and (wait > 0 or node.online_until > time.time()):
+            state.acknowledge_node_heartbeat(number, heartbeat + wait / 2)
 
     def _state(self) -> Any:
         return self._flower.state.linkstate_factory.state()

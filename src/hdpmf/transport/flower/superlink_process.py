@@ -82,7 +82,7 @@ def main() -> None:
         check=check_body,
         known=visitors.is_known,
         mailbox=superlink.number_of,
-        here=lambda number, wait: superlink.is_here(number, settings.shortest_heartbeat + wait / 2),
+        here=lambda number, wait: superlink.is_here(number, settings.shortest_heartbeat, wait),
     )
     config = uvicorn.Config(
         gate,
