@@ -18,6 +18,7 @@ from hdpmf.protocol.versions import next_version, signed_first
 from hdpmf.ratings import ItemTable
 from hdpmf.service.catalogue_key import CATALOGUE, CatalogueKey
 from hdpmf.service.folder import ServiceFolder
+from hdpmf.system import lock_file
 
 
 def change_items(folder: ServiceFolder, added: ItemTable | None, retired: Sequence[str] = ()) -> CatalogueVersion:
@@ -67,8 +68,6 @@ def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, CatalogueKey]:
 @contextmanager
 def _alone(folder: ServiceFolder) -> Iterator[None]:
     """One change at a time: of two versions with one number devices would take only the one that they saw first."""
-    import fcntl
-
     with (folder.path / ".items").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        lock_file(stream.fileno(), wait=True)
         yield
