@@ -34,6 +34,13 @@ def test_a_catalogue_of_a_file_can_be_searched_and_rated(tmp_path: Path, call: C
     found = call("device", "rate", path, "--search", "alp", "--json").json["items"]
     assert [entry["title"] for entry in found] == ["Alpha"]
     assert call("device", "catalogue", path, tmp_path / "nothing.csv").code != 0
+    assert call("device", "rate", path, "2", "5").code == 0
+    assert call("device", "rate", path, "--genre", "War", "--weight", "0.1").code == 0
+    told = call("device", "everything", path).json
+    assert [(rating["title"], rating["value"], rating["weight"]) for rating in told["ratings"]] == [("Beta", 5.0, 0.1)]
+    assert "no such genre" in call("device", "rate", path, "--genre", "Opera", "--weight", "0.1").err
+    assert call("device", "rate", path, "--genre", "War").code != 0
+    assert call("device", "rate", path, "2", "--genre", "War", "--weight", "0.1").code != 0
 
 
 def test_hiding_stays_on_the_device(call: Call, path: Path):
@@ -100,6 +107,16 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     with DeviceStore.open(path) as store:
         assert [known.address for known in joined(store)] == ["https://localhost:9443"]
         assert store.policy.servers == (SERVERS.digest,)
+    where = "https://localhost:9443"
+    assert call("device", "recommenders", path, where, "--pause", "--json").json["recommenders"][0]["paused"]
+    assert "(paused)" in call("device", "recommenders", path).out
+    assert not call("device", "recommenders", path, where, "--resume", "--json").json["recommenders"][0]["paused"]
+    for wrong in ((where,), (where, "--pause", "--leave"), ("--leave",), ("https://nobody.example", "--leave")):
+        assert call("device", "recommenders", path, *wrong).code != 0
+    assert "cannot be recalled" in call("device", "recommenders", path, where, "--leave").err
+    assert call("device", "recommenders", path, "--json").json["recommenders"] == []
+    with DeviceStore.open(path) as store:
+        assert store.policy.servers == ()
 
 
 def test_opening_refuses_what_makes_no_sense(call: Call, path: Path):

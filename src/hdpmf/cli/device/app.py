@@ -17,6 +17,7 @@ from hdpmf.cli.device.open import open_
 from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
 from hdpmf.cli.device.recommend import recommend
+from hdpmf.cli.device.recommenders import everything, recommenders
 from hdpmf.cli.device.rotate import rotate
 from hdpmf.cli.device.status import status, write_card
 from hdpmf.cli.device.store import StoreOptions, new_passphrase
@@ -114,6 +115,8 @@ app.command()(recommend)
 app.command()(catalogue)
 app.command()(hide)
 app.command()(consent)
+app.command()(recommenders)
+app.command()(everything)
 app.command()(ledger)
 app.command()(passphrase)
 app.command()(rotate)

@@ -35,6 +35,9 @@ def rate(
             help="Privacy weight of ITEM, or, without ITEM, yours: above 0, at most 1, which allows all of epsilon.",
         ),
     ] = None,
+    genre: Annotated[
+        str | None, typer.Option("--genre", metavar="NAME", help="Give all items of this genre the --weight.")
+    ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take the rating of ITEM out.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Print all ratings.")] = False,
     search: Annotated[
@@ -56,6 +59,8 @@ def rate(
         raise ConfigError(
             "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, --search TEXT, --from FILE"
         )
+    if genre is not None and (item is not None or weight is None):
+        raise ConfigError("--genre NAME goes with --weight W, and with no ITEM")
     if file is None and (scale is not None or column or duplicates):
         raise ConfigError("--scale, --column and --duplicates describe the file of --from")
     with target.open() as store:
@@ -64,7 +69,11 @@ def rate(
         elif search is not None:
             _search(store, search, json)
         else:
-            if file is not None:
+            if genre is not None and weight is not None:
+                from hdpmf.device.dial import mark_genre
+
+                said: dict[str, Any] = {"done": f"Weighed {mark_genre(store, genre, weight)} items"}
+            elif file is not None:
                 said = _bulk(store, file, scale, column, duplicates)
             else:
                 said = _change(store, item, value, user, weight, remove)
