@@ -93,10 +93,10 @@ def crowd(pipe: Connection) -> None:
     from hdpmf.device.card import card_of
     from hdpmf.device.policy import Policy
     from hdpmf.device.store import DeviceStore
-    from hdpmf.transport.flower.doors import many_files
+    from hdpmf.transport.http_limits import allow_connections
     from hdpmf.transport.keys import NodeKey
 
-    many_files()
+    allow_connections(16_384)
     threading.stack_size(512 << 10)
     parts: list[DeviceRatings] = pipe.recv()
     policy = Policy(max_total=None)
