@@ -130,8 +130,9 @@ def test_a_recommender_cannot_draw_for_ever(stack: ExitStack) -> None:
     store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
     others = [DeviceIdentity.generate().public for _ in range(19)]
     store.pin_roster([store.identity.public, *others], [1] * 20)
+    items = store.pin_catalogue(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)).known.fingerprint
     terms = Terms(
-        method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue="x", users=20, minimum=16, sharing=10
+        method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue=items, users=20, minimum=16, sharing=10
     )  # fmt: skip
     job = SumOfJob(0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms)
     roster = Roster([store.identity.public, *others])

@@ -26,7 +26,7 @@ def store() -> DeviceStore:
 
 def entry(run: str, action: str, recommender: str = "here:9443") -> Entry:
     return Entry(recommender=recommender, run=run * 32, number=0, method="hdp-sum", view="sums", epsilon=0.5,
-                 status="proved", action=action, words="")  # type: ignore[arg-type]  # fmt: skip
+                 status="proved", action=action, words="", labels=False)  # type: ignore[arg-type]  # fmt: skip
 
 
 def pay(store: DeviceStore, run: str, action: str = "sent") -> None:
