@@ -207,16 +207,18 @@ def _label(
 
     def box(side: str, shift: float) -> _Box:
         left = x + 11 if side == "start" else x - 11 - long
-        return _Box(left, height + shift - 8, left + long, height + shift + 8)
+        return _Box(left - 1, height + shift - 8, left + long + 3, height + shift + 8)
 
     def free(side: str, shift: float, *groups: Sequence[_Box]) -> bool:
         place = box(side, shift)
-        inside = place.left >= plot.left and place.right <= plot.right + 6 and place.bottom <= plot.bottom
+        inside = place.left >= plot.left and place.right <= plot.right + 8
+        inside = inside and plot.top - 8 <= place.top and place.bottom <= plot.bottom
         return inside and not any(place.meets(other) for group in groups for other in group)
 
     sides = ("start", "end")
     close = [(side, shift) for shift in (0, -12, 12) for side in sides if free(side, shift, taken, faint)]
-    other = [(s, d) for d in (0, -11, 11, -20, 20, -32, 32, -44, 44) for s in sides if free(s, d, taken)]
+    far = sorted((sign * 4.0 * step for step in range(30) for sign in (1, -1)), key=abs)
+    other = [(s, d) for d in far for s in sides if free(s, d, taken)]
     side, shift = next(iter(close + other), ("start", 0.0))
     at = x + 11 if side == "start" else x - 11
     return _text(at, height + shift + 4, mark.label, anchor=side, class_="value"), box(side, shift)
