@@ -47,7 +47,7 @@ def test_doctor_knows_which_kernels_are_compiled(
     assert after["batch"] is True
     assert after["sequential"] is False
     assert after["normal"] is False
-    assert "compiled, but for normal, sequential" in _in_a_process("doctor")
+    assert "compiled, but for biased, normal, sequential" in _in_a_process("doctor")
 
 
 def _in_a_process(*arguments: object) -> str:
