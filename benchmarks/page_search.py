@@ -19,7 +19,8 @@ from browser import Browser
 from owner_page import enter, owner_page, until
 
 from hdpmf.device.card import new_device
-from hdpmf.device.titles import TitleSearch, load_catalogue
+from hdpmf.device.titles import load_catalogue
+from hdpmf.public.title_search import TitleSearch
 from hdpmf.ratings import RatingScale
 
 FIRST = ["Quiet", "Golden", "Hidden", "Northern", "Paper", "Last", "Silver", "Distant", "Secret", "Broken", "Ocean"]
@@ -55,7 +56,7 @@ def main() -> None:
             load_catalogue(store, folder / "items.csv")
             for number in range(0, 3000, 10):
                 store.rate(str(number), 4.0)
-            search = TitleSearch(load_catalogue(store, folder / "items.csv"))
+            search = TitleSearch(load_catalogue(store, folder / "items.csv").table)
         begin = time.process_time()
         for text in TYPED:
             for end in range(1, len(text) + 1):

@@ -58,6 +58,17 @@ class FolderKind:
                 self.steps[number - 1](folder)
                 atomic_write(folder / FILE, f"{number + 1}\n".encode())
 
+    def require_newest(self, folder: Path) -> None:
+        """Refuse a folder of ours that would have to be brought forward; nothing is written.
+
+        Raises:
+            ConfigError: It has an older layout, or is of a newer version.
+        """
+        if (folder / _OURS).exists() and self._found(folder) != self.newest:
+            raise ConfigError(
+                f"{folder} has an older layout, and is only read here; any other command brings it forward"
+            )
+
     def _found(self, folder: Path) -> int:
         path = folder / FILE
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,54 @@ def test_with_json_every_line_of_the_log_is_json_notes_too(capsys: pytest.Captur
     assert last == "for people again"
     with pytest.raises(ConfigError, match="text or json"), telling(Metrics(), "xml"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--trusted-header", "X-User"], "go together"),
+        (["--behind-proxy", "192.0.2.7"], "go together"),
+        (["--address", "https://ops.example"], "go together"),
+        (["--trusted-header", "X-User", "--behind-proxy", "192.0.2.7"], "go together"),
+        (["--listen", "0.0.0.0"], "--listen is for a proxy"),
+        (["--trusted-header", "Host", "--behind-proxy", "192.0.2.7", "--address", "https://a"], "only the proxy sets"),
+        (["--trusted-header", "X-User", "--behind-proxy", "proxy", "--address", "https://a"], "the proxy's IP address"),
+        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "ops.example"], "https://ops.example"),
+        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a/b"], "https://ops.example"),
+        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a:x"], "https://ops.example"),
+        (["--idle", "0"], "--idle takes"),
+    ],
+)
+def test_a_page_for_everybody_is_refused(call: Call, folder: Path, options: list[str], words: str) -> None:
+    ended = call("recommender", "page", folder, "--no-browser", *options)
+    assert ended.code == 2
+    assert words in " ".join(ended.err.split())
+
+
+def test_the_page_says_where_it_is_in_one_line(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hdpmf.web import local_server
+
+    addresses: list[str] = []
+
+    class Once:
+        def __init__(self, app: object, ready: Callable[[], None]) -> None:
+            self._ready = ready
+
+        def run(self, sockets: list[socket.socket]) -> None:
+            addresses.extend(each.getsockname()[0] for each in sockets)
+            self._ready()
+
+    monkeypatch.setattr(local_server, "local_server", Once)
+    told = call("recommender", "page", folder, "--no-browser", "--json")
+    assert told.out.count("\n") == 1
+    assert "/enter#" in told.json["link"]
+    assert set(addresses) <= {"127.0.0.1", "::1"}
+    proxy = ["--trusted-header", "X-User", "--behind-proxy", "192.0.2.7", "--address", "https://Ops.Example"]
+    told = call("recommender", "page", folder, "--json", *proxy)
+    assert told.json["link"] == "https://ops.example/"
+    assert set(addresses) <= {"127.0.0.1", "::1"}
+    assert call("recommender", "page", folder, "--listen", "0.0.0.0", *proxy).code == 0
+    assert addresses[-1] == "0.0.0.0"
+    taken = call("recommender", "page", folder, "--listen", "192.0.2.99", *proxy)
+    assert "no address of this machine" in taken.err
+    assert call("recommender", "page", folder.parent / "nothing").code == 2

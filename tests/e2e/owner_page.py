@@ -1,19 +1,22 @@
-"""``hdpmf device open`` as a process, for tests in a browser."""
+"""``hdpmf device open`` and ``hdpmf recommender page`` as processes, for tests in a browser."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from browser import Browser
+
+AXE = Path(__file__).with_name("axe.min.js")
 
 
 @dataclass
@@ -39,10 +42,19 @@ class OpenPage:
         return next(word for line in reversed(self.log) for word in line.split() if "/enter#" in word)
 
 
-@contextmanager
-def owner_page(store: Path, *options: str) -> Iterator[OpenPage]:
+def owner_page(store: Path, *options: str) -> AbstractContextManager[OpenPage]:
     """Serve the page of a store, which need not be there, until the block ends."""
-    command = [sys.executable, "-m", "hdpmf", "device", "open", str(store), "--no-browser", "--json", *options]
+    return _served("device", "open", str(store), *options)
+
+
+def operator_page(folder: Path, *options: str) -> AbstractContextManager[OpenPage]:
+    """Serve the page of a recommender until the block ends."""
+    return _served("recommender", "page", str(folder), *options)
+
+
+@contextmanager
+def _served(*arguments: str) -> Iterator[OpenPage]:
+    command = [sys.executable, "-m", "hdpmf", *arguments, "--no-browser", "--json"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "400"}
     )
@@ -100,6 +112,28 @@ def submit(browser: Browser, script: str, path: str) -> None:
     browser.run("window.before = true")
     browser.run(script)
     until(browser, f"!window.before && location.pathname === {json.dumps(path)} && document.readyState === 'complete'")
+
+
+def pictures(browser: Browser, page: OpenPage, name: str) -> None:
+    """Four pictures of a page, if they are wanted (``HDPMF_PICTURES=FOLDER``): desktop and phone, light and dark."""
+    folder = os.environ.get("HDPMF_PICTURES")
+    if not folder:
+        return
+    for screen, width, height in (("desktop", 1100, 820), ("phone", 390, 780)):
+        for scheme in ("light", "dark"):
+            browser.open(f"{page.origin}/{name}", width=width, height=height, dark=scheme == "dark")
+            data = browser.call("Page.captureScreenshot", format="webp", quality=60)["data"]
+            place = Path(folder) / f"{name}-{screen}-{scheme}.webp"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(base64.b64decode(data))
+    browser.open(f"{page.origin}/{name}")
+
+
+def accessible(browser: Browser) -> list[list[str]]:
+    """What axe-core finds on the page that is serious or worse."""
+    browser.run(AXE.read_text("utf-8"))
+    found = browser.run("axe.run().then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))")
+    return [each for each in found if each[0] in ("serious", "critical")]
 
 
 def choose_file(browser: Browser, selector: str, file: Path) -> None:

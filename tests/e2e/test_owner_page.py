@@ -14,7 +14,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
 from browser import Browser, find_chromium
-from owner_page import OpenPage, choose_file, enter, owner_page, submit, until
+from owner_page import AXE, OpenPage, accessible, choose_file, enter, owner_page, submit, until
 
 from hdpmf.device.card import new_device
 from hdpmf.device.store import DeviceStore
@@ -23,7 +23,6 @@ from hdpmf.ratings import RatingScale
 
 pytestmark = pytest.mark.slow
 
-AXE = Path(__file__).with_name("axe.min.js")
 PAGES = ("rate", "for-you", "privacy", "leaves", "recommenders", "settings")
 FILMS = "item,title,genres,year\n" + "".join(
     f"{number},{word} Film {number},{'Drama|Comedy' if number % 2 else 'War'},{1950 + number}\n"
@@ -62,16 +61,13 @@ def value_of(folder: Path, item: str) -> float | None:
 
 
 def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(browser: Browser, page: OpenPage):
-    axe = AXE.read_text("utf-8")
     for name in PAGES:
         for width, dark in ((1280, False), (390, True)):
             browser.open(f"{page.origin}/{name}", width=width, height=900, dark=dark)
             assert browser.complaints() == []
             assert [url for url in browser.requests() if not url.startswith(page.origin)] == []
             assert browser.run("document.documentElement.scrollWidth") == width, name
-            browser.run(axe)
-            found = browser.run("axe.run().then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))")
-            assert [each for each in found if each[0] in ("serious", "critical")] == [], (name, width)
+            assert accessible(browser) == [], (name, width)
 
 
 def test_a_page_that_keeps_people_out_would_be_noticed(browser: Browser, page: OpenPage):

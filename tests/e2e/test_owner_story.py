@@ -5,9 +5,7 @@ With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/page.md``: d
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
 from browser import Browser, find_chromium
-from owner_page import OpenPage, choose_file, enter, owner_page, submit, until
+from owner_page import choose_file, enter, owner_page, pictures, submit, until
 from server_processes import HELPER, LEADER, Pair
 
 from hdpmf.aggregator.config import TaskRules
@@ -109,21 +107,6 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-def pictures(browser: Browser, page: OpenPage, name: str) -> None:
-    """Four pictures of a page, if they are wanted."""
-    folder = os.environ.get("HDPMF_PICTURES")
-    if not folder:
-        return
-    for screen, width, height in (("desktop", 1100, 820), ("phone", 390, 780)):
-        for scheme in ("light", "dark"):
-            browser.open(f"{page.origin}/{name}", width=width, height=height, dark=scheme == "dark")
-            data = browser.call("Page.captureScreenshot", format="webp", quality=60)["data"]
-            place = Path(folder) / f"{name}-{screen}-{scheme}.webp"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(base64.b64decode(data))
-    browser.open(f"{page.origin}/{name}")
 
 
 def fetched(browser: Browser, path: str) -> dict[str, Any]:

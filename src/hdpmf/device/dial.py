@@ -13,6 +13,7 @@ from hdpmf.device.rated import ME
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.titles import shown_items
 from hdpmf.errors import ConfigError
+from hdpmf.methods.words import guess_at
 from hdpmf.privacy.accounting import DELTA, cost
 from hdpmf.privacy.spec import PrivacySpec
 
@@ -54,11 +55,6 @@ class DialPosition:
     all_at_delta: float
     proved: bool
     delta: float = DELTA
-
-
-def guess_at(epsilon: float) -> float:
-    """How often the best guess between two equally likely values is right, at most, after epsilon was spent."""
-    return 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
 
 
 def group_of(weight: float) -> str:

@@ -13,8 +13,9 @@ import numpy as np
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.rated import ME, Record
 from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import plain, shown_items
+from hdpmf.device.titles import shown_items
 from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.public.title_search import plain
 
 MOST_BYTES = 16 << 20
 """Of a file."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hdpmf.methods.method import Status
 
 OBSERVERS = {
@@ -40,6 +42,11 @@ PROMISE: dict[Status, str] = {
 def observer(view: str, has_h: bool) -> str:
     """The name of a view for people: where there is no h, knowing it makes no difference."""
     return view if has_h else view.removesuffix("-h-known").removesuffix("-h-hidden")
+
+
+def guess_at(epsilon: float) -> float:
+    """How often the best guess between two equally likely values is right, at most, after epsilon was spent."""
+    return 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
 
 
 SURE = 0.9995

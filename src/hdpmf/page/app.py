@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -19,11 +18,10 @@ from hdpmf.page.owner import Owner
 from hdpmf.page.visit import Visit
 from hdpmf.transport.extras import needs
 from hdpmf.web.guard import App, PageGuard
+from hdpmf.web.look import ENTER, ENTRY, PageLook
 from hdpmf.web.sessions import BrowserSession, PageDoor, same
-from hdpmf.web.wording import Wording
 
-with needs("starlette", "page"), needs("jinja2", "page"):
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+with needs("starlette", "page"):
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import ClientDisconnect, Request
@@ -33,7 +31,6 @@ with needs("starlette", "page"), needs("jinja2", "page"):
 MOST_BYTES = 64 << 20
 """Of a request: a catalogue of a million items has less."""
 
-_ENTER = "/enter"
 _WATCH_SECONDS = 5.0
 
 _PAGES: dict[str, tuple[str, Callable[[Visit], dict[str, Any]]]] = {
@@ -70,8 +67,6 @@ _FILES: dict[str, tuple[str, Callable[[Visit], bytes]]] = {
     "/recommenders/card": ("card.json", recommenders.card),
     "/settings/export": ("everything.json", settings.export_everything),
 }
-_SCRIPTS = dict.fromkeys(("page.js", "rate.js", "dial.js", "enter.js"), "text/javascript")
-_STATIC = {"icon.svg": "image/svg+xml", "page.css": "text/css"} | _SCRIPTS
 
 
 class OwnerPage:
@@ -86,20 +81,15 @@ class OwnerPage:
 
     def __init__(self, owner: Owner, host: str, door: PageDoor, relink: Callable[[], None]) -> None:
         self._owner, self._host, self._door, self._relink = owner, host, door, relink
-        self._t = Wording("hdpmf.page")
+        self._look = PageLook("hdpmf.page", {path: name for path, (name, _) in _PAGES.items()})
+        self._t = self._look.t
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
-        self._templates = Environment(
-            loader=PackageLoader("hdpmf.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-            lstrip_blocks=True,
-        )  # fmt: skip
-        self._templates.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
-        self._static = {name: files("hdpmf.page").joinpath("static", name).read_bytes() for name in _STATIC}
 
     def app(self) -> App:
         """What a server serves."""
         routes = [
             Route("/", self._home),
-            Route(_ENTER, self._enter, methods=["GET", "POST"]),
+            Route(ENTER, self._enter, methods=["GET", "POST"]),
             Route("/state", self._state, methods=["POST"]),
             Route("/lock", self._lock, methods=["POST"]),
             Route("/unlock", self._unlock, methods=["GET", "POST"]),
@@ -108,8 +98,7 @@ class OwnerPage:
             *(Route(path, self._page) for path in _PAGES),
             *(Route(path, self._act, methods=["POST"]) for path in (*_ACTIONS, *_QUESTIONS, *_FILES)),
         ]
-        entry = frozenset({_ENTER, *(f"/static/{name}" for name in ("icon.svg", "page.css", "enter.js"))})
-        return PageGuard(Starlette(routes=routes), self._host, entry)
+        return PageGuard(Starlette(routes=routes), self._host, ENTRY)
 
     def watch(self, stop: threading.Event) -> None:
         """Close the store when nobody looks at it any more, until ``stop``."""
@@ -231,10 +220,7 @@ class OwnerPage:
         return RedirectResponse(place, 303)
 
     async def _file(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self._static:
-            return Response("There is no such file.", 404)
-        return Response(self._static[name], media_type=_STATIC[name])
+        return self._look.file(request.path_params["name"])
 
     # Who asks
 
@@ -282,16 +268,12 @@ class OwnerPage:
         return self._show("closed", None, {}, 403)
 
     def _show(self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200) -> Response:
-        template = self._templates.get_template(f"{name}.html")
-        text = template.render(
-            t=self._t,
-            name=name,
-            inside=session is not None and not session.locked and name not in ("welcome", "unlock"),
-            csrf="" if session is None else session.csrf,
-            notes=[] if session is None else session.take_notes(),
-            **facts,
-        )
-        return Response(text, status, media_type="text/html; charset=utf-8")
+        inside = session is not None and not session.locked and name not in ("welcome", "unlock")
+        about = {
+            "csrf": "" if session is None else session.csrf,
+            "notes": [] if session is None else session.take_notes(),
+        }
+        return self._look.show(name, about | dict(facts), inside=inside, status=status)
 
 
 async def _body(request: Request, most: int) -> bytes:

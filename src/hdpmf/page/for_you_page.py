@@ -20,7 +20,7 @@ def list_page(visit: Visit) -> dict[str, Any]:
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
         if shown is not None:
             places = [shown.positions[item] for item in hidden_items(store) if item in shown.positions]
-            facts["hidden"] = item_fields(shown, places, {}, {})
+            facts["hidden"] = item_fields(shown.table, places, {}, {})
         if model is None or shown is None:
             return facts
         return facts | {

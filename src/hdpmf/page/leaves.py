@@ -8,13 +8,12 @@ import time
 from typing import Any, get_args
 
 from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
-from hdpmf.device.dial import guess_at
 from hdpmf.device.history import budgets, history_fields, past_runs, reveals
 from hdpmf.device.preview import SendPreview, preview_of
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
-from hdpmf.methods.words import MEANING, percent
+from hdpmf.methods.words import MEANING, guess_at, percent
 from hdpmf.page.visit import Visit
 
 _NUMBERS_SHOWN = 100

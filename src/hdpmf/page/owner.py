@@ -11,9 +11,10 @@ from hdpmf.device.card import new_device
 from hdpmf.device.policy import Policy
 from hdpmf.device.rekey import change_passphrase
 from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import TitleSearch, shown_items
+from hdpmf.device.titles import shown_items
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.page.answering import Answering
+from hdpmf.public.title_search import TitleSearch
 from hdpmf.ratings import RatingScale
 from hdpmf.web.sessions import Tries
 
@@ -139,6 +140,6 @@ class Owner:
                 shown = shown_items(store)
                 if shown is None:
                     self._search = None
-                elif self._search is None or self._search.shown is not shown:
-                    self._search = TitleSearch(shown)
+                elif self._search is None or self._search.table is not shown.table:
+                    self._search = TitleSearch(shown.table)
             return self._search

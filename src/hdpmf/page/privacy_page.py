@@ -14,13 +14,12 @@ from hdpmf.device.dial import (
     DialPosition,
     dial,
     genres,
-    guess_at,
     item_weights,
     mark_genre,
     set_dial,
 )
 from hdpmf.device.titles import shown_items
-from hdpmf.methods.words import percent
+from hdpmf.methods.words import guess_at, percent
 from hdpmf.page.visit import Visit, item_fields
 from hdpmf.web.wording import Wording
 
@@ -45,7 +44,7 @@ def privacy_page(visit: Visit) -> dict[str, Any]:
                 {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
                 for name, items in by_genre.items()
             ],
-            "marked": [] if shown is None else item_fields(shown, places[:_MARKED_SHOWN], {}, marked),
+            "marked": [] if shown is None else item_fields(shown.table, places[:_MARKED_SHOWN], {}, marked),
             "n_marked": len(places),
             "misses": MISSES,
             "miss_alone": MISS_ALONE,

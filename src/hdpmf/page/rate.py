@@ -38,7 +38,7 @@ def rate_page(visit: Visit) -> dict[str, Any]:
         if shown is None:
             return facts
         places = [shown.positions[item] for item in values if item in shown.positions]
-        items = item_fields(shown, places, values, item_weights(store))
+        items = item_fields(shown.table, places, values, item_weights(store))
         items.sort(key=lambda entry: entry["title"])
         scale = shown.known.scale
         return facts | {
@@ -59,10 +59,10 @@ def find(visit: Visit) -> dict[str, Any]:
     if search is None:
         raise ConfigError(visit.t("rate.no_items"))
     found = search.find(visit.text("words"), _FOUND)
-    items = {search.shown.table.ids[place] for place in found}
+    items = {search.table.ids[place] for place in found}
     with visit.owner.store() as store:
         values = {record.item: record.value for record in store.records() if record.item in items}
-        return {"items": item_fields(search.shown, found, values, item_weights(store))}
+        return {"items": item_fields(search.table, found, values, item_weights(store))}
 
 
 def set_rating(visit: Visit) -> dict[str, Any]:

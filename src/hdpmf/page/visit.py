@@ -9,6 +9,7 @@ from typing import Any
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.errors import ConfigError
 from hdpmf.page.owner import Owner
+from hdpmf.protocol import CatalogueTable
 from hdpmf.web.sessions import BrowserSession
 from hdpmf.web.wording import Wording
 
@@ -50,10 +51,9 @@ class Visit:
 
 
 def item_fields(
-    shown: PinnedCatalogue, positions: Sequence[int], values: Mapping[str, float], weights: Mapping[str, float]
+    table: CatalogueTable, positions: Sequence[int], values: Mapping[str, float], weights: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """Items with the owner's ratings, as pages show them."""
-    table = shown.table
     found = []
     for place in positions:
         item = table.ids[place]

@@ -95,10 +95,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ServiceFolder:
-    """The folder of a service that was set up with ``create``."""
+    """The folder of a service that was set up with ``create``.
 
-    def __init__(self, folder: Path) -> None:
-        LAYOUT.bring_forward(folder)
+    Args:
+        folder: Where it is.
+        only_read: Write nothing: one of an older layout is refused instead of brought forward.
+    """
+
+    def __init__(self, folder: Path, *, only_read: bool = False) -> None:
+        (LAYOUT.require_newest if only_read else LAYOUT.bring_forward)(folder)
         self.path = folder
         self.config = self._read_config()
 
@@ -250,6 +255,16 @@ class ServiceFolder:
     def summary_path(self, run: bytes) -> Path:
         """Where the end of a run is written down."""
         return self.path / "runs" / run.hex() / "summary.json"
+
+    def summary(self, run: bytes) -> dict[str, Any] | None:
+        """How a run ended; None if it has not."""
+        path = self.summary_path(run)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"{path} cannot be read ({error}); restore a backup") from None
 
     def finish(self, run: bytes, model: PublicModel | None, summary: bytes) -> None:
         """The run is over: its result becomes the service's, then its summary is written."""

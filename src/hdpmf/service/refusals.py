@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 _WORDS = {
     "policy": (
@@ -33,13 +34,34 @@ _WORDS = {
 _OURS = ("their answers could not be taken", "see that devices have this version; take off who keeps sending such")
 
 
+@dataclass(frozen=True, slots=True)
+class RefusalClass:
+    """Refusals of one class.
+
+    Attributes:
+        reason: Its name.
+        count: How many there are.
+        why: What it means.
+        todo: What the operator can do.
+    """
+
+    reason: str
+    count: int
+    why: str
+    todo: str
+
+
+def refusal_classes(counts: Mapping[str, int]) -> list[RefusalClass]:
+    """All classes, the most frequent first."""
+    found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [RefusalClass(reason, count, *_WORDS.get(reason, _OURS)) for reason, count in found]
+
+
 def refusals_in_words(counts: Mapping[str, int]) -> list[str]:
     """A line for each class, the most frequent first."""
-    lines = []
-    for reason, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
-        why, todo = _WORDS.get(reason, _OURS)
-        lines.append(f"{count} refusals ({reason}): {why}; to do: {todo}")
-    return lines
+    return [
+        f"{each.count} refusals ({each.reason}): {each.why}; to do: {each.todo}" for each in refusal_classes(counts)
+    ]
 
 
 def refusals_in_short(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,6 @@ from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.recommender import Draws
 from hdpmf.recommender.runs import Answered
 from hdpmf.service.channel import RunChannel
-from hdpmf.service.collector import NOISES
 from hdpmf.service.collector_keys import load_keys, pinned_servers
 from hdpmf.service.delivery import hand_out
 from hdpmf.service.draws import SystemDraws
@@ -28,9 +27,10 @@ from hdpmf.service.on_roster import OnRoster
 from hdpmf.service.outcome import RunOutcome, outcome_of
 from hdpmf.service.periods import PeriodRun
 from hdpmf.service.publish import PublicFiles
+from hdpmf.service.released import answered
 from hdpmf.service.run import FederatedRun, no_log
 from hdpmf.service.settings import RunSettings
-from hdpmf.service.survey import SurveyRun, kept_answer
+from hdpmf.service.survey import SurveyRun
 from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
 from hdpmf.transport.summing import SumServers
@@ -301,16 +301,7 @@ class Service:
 
     def answered(self, run: bytes) -> Answered:
         """What a run that has ended released, and how many times the whole noise is in it."""
-        record, checkpoint = self.folder.record(run), self.folder.run_files(run).load()
-        settings, users = record.settings, Enrolled(record.devices).users
-        sharing = settings.sharing(users.values())
-        noises = 1.0
-        if settings.view == "two-servers":
-            noises = NOISES
-        elif settings.view == "sums":
-            noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
-        known = known_items(self.folder.items_of(run))  # those that were asked about, not those that there are now
-        return Answered(settings.survey(known, sharing), kept_answer(checkpoint), noises, tuple(known.retired.tolist()))
+        return answered(self.folder, run)
 
     def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
         """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may not."""

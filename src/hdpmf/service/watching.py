@@ -5,10 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from hdpmf.errors import StorageError
 from hdpmf.service.alerts import Alert, CertificateEnd, RunSeen, alerts
@@ -61,7 +57,7 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
 
 
 def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
-    record, summary = folder.record(run), _summary(folder.summary_path(run))
+    record, summary = folder.record(run), folder.summary(run)
     if summary is None:
         ending = "under way" if folder.served() else "stopped"
     else:
@@ -75,12 +71,3 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
         minimum=record.settings.minimum,
         enrolled_now=record.settings.counted(folder.enrolled.users.values()),
     )
-
-
-def _summary(path: Path) -> dict[str, Any] | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise StorageError(f"{path} cannot be read ({error}); restore a backup") from None

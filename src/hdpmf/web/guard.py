@@ -45,12 +45,13 @@ class PageGuard:
         app: What is guarded.
         host: The name and port that the browser has to know us by.
         public: Paths that another site may lead to, because they show nothing: where one enters.
+        scheme: ``https`` where a proxy before us has a certificate.
     """
 
-    def __init__(self, app: App, host: str, public: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: App, host: str, public: frozenset[str] = frozenset(), scheme: str = "http") -> None:
         self._app = app
         self._host = host
-        self._origin = f"http://{host}"
+        self._origin = f"{scheme}://{host}"
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from hdpmf.errors import ConfigError
 from hdpmf.transport.extras import needs
@@ -65,6 +66,22 @@ class Loopback:
         """Let the port go."""
         for listener in self.sockets:
             listener.close()
+
+
+def listen_on(address: str, port: int) -> socket.socket:
+    """A socket on one address of this machine, for a proxy that comes from another one.
+
+    Raises:
+        ConfigError: It is no address of this machine, or the port is taken.
+    """
+    try:
+        found = ip_address(address)
+        listener = _bound(socket.AF_INET if found.version == 4 else socket.AF_INET6, address, port)
+    except (ValueError, OSError):
+        raise ConfigError(f"{address} is no address of this machine; give one, such as 127.0.0.1") from None
+    if listener is None:
+        raise ConfigError(f"port {port} of {address} is taken; choose another one, or 0 for any")
+    return listener
 
 
 def _name(port: int) -> str:

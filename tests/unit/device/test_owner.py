@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.dap.hpke import KeyPair
-from hdpmf.device.dial import MISS_ALONE, MISSES, dial, group_of, guess_at, mark, mark_genre, set_dial
+from hdpmf.device.dial import MISS_ALONE, MISSES, dial, group_of, mark, mark_genre, set_dial
 from hdpmf.device.everything import everything_fields
 from hdpmf.device.joined import join, joined, leave, pause
 from hdpmf.device.own_file import preview_file, take_file
 from hdpmf.device.policy import Policy
 from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import TitleSearch, load_catalogue, plain, rate_known, shown_items
+from hdpmf.device.titles import load_catalogue, rate_known, shown_items
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
+from hdpmf.methods.words import guess_at
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.protocol.servers import Servers
+from hdpmf.public.title_search import TitleSearch, plain
 from hdpmf.ratings import RatingScale
 
 from .reporting_world import SERVERS, TABLE, server
@@ -66,7 +68,7 @@ def test_a_catalogue_for_another_scale_than_the_owners_does_not_fit(tmp_path: Pa
 
 
 def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, films: Path):
-    search = TitleSearch(load_catalogue(plain_store, films))
+    search = TitleSearch(load_catalogue(plain_store, films).table)
     assert search.find("thing") == [1, 0]
     assert search.find("the thing") == [0]
     assert search.find("come th") == [1]
@@ -79,14 +81,13 @@ def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, fil
 
 @given(st.lists(st.text("abé c", min_size=1, max_size=8), min_size=1, max_size=30), st.text("abec ", max_size=5))
 def test_search_finds_exactly_what_has_all_words(titles, wanted):
-    from hdpmf.device.public import PinnedCatalogue
     from hdpmf.protocol.federation import CatalogueTable
 
     ids = tuple(f"{place:04d}" for place in range(len(titles)))
     table = CatalogueTable(
         ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0, titles=tuple(titles)
     )
-    search = TitleSearch(PinnedCatalogue(table, b""))
+    search = TitleSearch(table)
     words = plain(wanted).split()
     shown = [plain(title or item) for title, item in zip(titles, ids, strict=True)]
     expected = {place for place, title in enumerate(shown) if words and all(word in title for word in words)}

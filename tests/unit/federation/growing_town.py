@@ -34,15 +34,15 @@ POLICY = Policy(
 
 
 class Town:
-    """Eight devices that hold every second rating of theirs, and add the others later."""
+    """A device for each user, eight unless told otherwise. They hold every second rating, and add the others later."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    def __init__(self, folder: Path, stack: ExitStack, world: Ratings = WORLD) -> None:
+        table = catalogue_table(world.items, world.scale, world.item_table)
         self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=PACE), table)
         self.stores: list[DeviceStore] = []
         self.later: list[Ratings] = []
         self.network, self.agents, self.cards = InProcessNetwork({}), list[DeviceAgent](), list[DeviceCard]()
-        for number, home in enumerate(deal(WORLD, PrivacyWeights.uniform(WORLD), 8, 0)):
+        for number, home in enumerate(deal(world, PrivacyWeights.uniform(world), world.n_users, 0)):
             store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
             store.add(home.ratings.take(np.arange(0, len(home.ratings), 2)))
             self.later.append(home.ratings.take(np.arange(1, len(home.ratings), 2)))

@@ -59,9 +59,9 @@ def small_table() -> CatalogueTable:
 class Client:
     """A browser's cookies and requests, one after the other."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, address: str = "127.0.0.1", origin: str = ORIGIN) -> None:
         self._loop = asyncio.new_event_loop()
-        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN)
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(address, 4712)), base_url=origin)
         self.cookies = self._client.cookies
 
     def get(self, path: str, **options: Any) -> httpx.Response:

@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-import hdpmf.page
 from hdpmf.device.consent import consents
 from hdpmf.device.dial import dial_weight, item_weights
 from hdpmf.device.for_you import hidden_items
-from hdpmf.web.wording import Wording
 
 from .conftest import ORIGIN, PASSPHRASE, Person
-
-SOURCE = Path(hdpmf.page.__file__).parent
-
-
-def test_every_sentence_is_in_the_one_file_and_used():
-    known = set(Wording("hdpmf.page").sentences)
-    text = "".join(path.read_text("utf-8") for path in (*SOURCE.glob("*.py"), *SOURCE.glob("templates/*.html")))
-    used, begun = set(), set()
-    for name, more in re.findall(r"""\b_?t(?:\.count)?\(\s*f?["']([a-z_.{}]+)["']\s*(~?)""", text):
-        before, brace, _ = name.partition("{")
-        if brace or more:
-            begun.add(before)
-        else:
-            used.add(name)
-    for first, second in re.findall(r"""t(?:\.count)?\("([a-z_.]+)" if [a-z_]+ else "([a-z_.]+)\"""", text):
-        used |= {first, second}
-    missing = {name for name in used if name not in known and f"{name}.one" not in known}
-    assert missing == set()
-    plural = {f"{name}.{number}" for name in used for number in ("one", "many")}
-    unused = {name for name in known - used - plural if not any(name.startswith(part) for part in begun if part)}
-    assert unused == set()
 
 
 def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person):

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hdpmf.cli.device.store import StoreOptions, first_line
+from hdpmf.cli.shared.browser import opening
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import note, print_json, print_lines
@@ -65,7 +60,7 @@ def open_(
     def relink() -> None:
         note(f"The page was locked. Open it again: {link()}")
 
-    with _opening(browser) as show:
+    with opening(browser) as show:
 
         def ready() -> None:
             address = link()
@@ -83,28 +78,3 @@ def open_(
             stop.set()
             owner.end()
             place.close()
-
-
-class _Browser:
-    """Opens a link without showing it to other users, who see the arguments of every program."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def __call__(self, address: str) -> None:
-        if self._folder is None:
-            return
-        page = self._folder / "open.html"
-        descriptor = os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><title>hdpmf</title>')
-        webbrowser.open(page.as_uri())
-
-
-@contextmanager
-def _opening(browser: bool) -> Iterator[_Browser]:
-    if not browser:
-        yield _Browser(None)
-        return
-    with tempfile.TemporaryDirectory(prefix="hdpmf-") as folder:  # readable by its owner only
-        yield _Browser(Path(folder))

@@ -180,13 +180,14 @@ def _sent(record: Record, runs: list[Charged]) -> str:
 
 
 def _search(store: DeviceStore, text: str, json: bool) -> None:
-    from hdpmf.device.titles import TitleSearch, shown_items
+    from hdpmf.device.titles import shown_items
+    from hdpmf.public.title_search import TitleSearch
 
     shown = shown_items(store)
     if shown is None or not shown.table.titles:
         raise ConfigError("there are no titles to search: no catalogue is here yet (device catalogue), or it has none")
     table = shown.table
-    places = TitleSearch(shown).find(text, len(table.ids))
+    places = TitleSearch(table).find(text, len(table.ids))
     found = [(table.ids[place], table.titles[place]) for place in places]
     if json:
         items = [{"item": item, "title": title} for item, title in found]

@@ -12,6 +12,7 @@ from hdpmf.cli.recommender.backup import backup, restore
 from hdpmf.cli.recommender.certificates import certificates
 from hdpmf.cli.recommender.invite import invite
 from hdpmf.cli.recommender.items import items as show_items
+from hdpmf.cli.recommender.page import page
 from hdpmf.cli.recommender.roster import devices_of, show_roster
 from hdpmf.cli.recommender.serve import serve
 from hdpmf.cli.recommender.status import status
@@ -151,6 +152,7 @@ app.command()(backup)
 app.command()(restore)
 app.command()(servers)
 app.command()(invite)
+app.command()(page)
 
 
 def _catalogue(

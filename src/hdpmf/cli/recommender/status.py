@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.recommender.roster import devices_of, show_roster
-from hdpmf.cli.recommender.two_servers import task_lines, tasks_of
+from hdpmf.cli.recommender.two_servers import task_lines
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
 from hdpmf.errors import ConfigError
@@ -87,6 +87,7 @@ def _again(every: float, do: Callable[[], None]) -> None:
 
 
 def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
+    from hdpmf.service.run_facts import run_facts
     from hdpmf.service.watching import look
 
     enrolled, seen = service.enrolled, look(service)
@@ -95,7 +96,7 @@ def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
         "devices": devices_of(enrolled),
         "digest": enrolled.digest,
         "catalogue": _catalogue(service),
-        "runs": [_run(service, run) for run in service.runs()],
+        "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
         "model": str(service.path / "model") if (service.path / "model").exists() else None,
         "alerts": [alert.as_dict() for alert in seen.alerts],
@@ -148,30 +149,3 @@ def _catalogue(service: ServiceFolder) -> dict[str, Any]:
         "retired": len(retired_in(items)),
         "digest": digests_of(items)[-1].hex(),
     }
-
-
-def _run(service: ServiceFolder, run: bytes) -> dict[str, Any]:
-    record, checkpoint = service.record(run), service.run_files(run).load()
-    ended = service.summary_path(run).exists()
-    devices = checkpoint.members or checkpoint.agreed
-    names = {card.identity: card.name for card in record.devices}
-    return {
-        "run": run.hex(),
-        "method": record.settings.method,
-        "view": record.settings.view,
-        "catalogue_version": record.catalogue,
-        "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
-        "rounds": record.settings.rounds,
-        "rounds_done": len(checkpoint.users),
-        "rounds_lost": len(checkpoint.lost),
-        "impossible_numbers": checkpoint.impossible,
-        "wrong_shares": [names.get(device, device) for device in checkpoint.barred],
-        "devices": len(devices),
-        "users": sum(card.users for card in record.devices if card.identity in set(devices)),
-        "tasks": tasks_of(checkpoint),
-    } | (
-        # With two servers the recommender knows how many reports there are, not whose.
-        {"devices": None, "users": checkpoint.users[-1] if checkpoint.users else 0}
-        if record.settings.view == "two-servers"
-        else {}
-    )

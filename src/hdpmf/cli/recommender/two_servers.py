@@ -17,7 +17,6 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.service.folder import ServiceFolder
-    from hdpmf.service.run_files import Checkpoint
     from hdpmf.transport.two_servers import TwoServers
 
 
@@ -89,35 +88,6 @@ def two_servers(place: ServiceFolder) -> Iterator[TwoServers]:
         )
     with TwoServers(pinned, load_keys(place.path, place.config.name).party) as door:
         yield door
-
-
-def tasks_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
-    """The tasks of a run, for people and JSON."""
-    from hdpmf.protocol.task import task_id
-    from hdpmf.service.collector import read_task
-
-    found = []
-    for period in checkpoint.periods:
-        task, now = read_task(period.document), time.time()
-        if period.collection:
-            state = "collected"
-        elif not period.placed:
-            state = "not at both servers yet"
-        elif now >= task.end:
-            state = "its sum is asked for"
-        else:
-            state = "takes reports" if now >= task.begin else "not begun"
-        found.append(
-            {
-                "id": task_id(period.document).hex(),
-                "part": task.part,
-                "begin": task.begin,
-                "end": task.end,
-                "minimum": task.minimum,
-                "state": state,
-            }
-        )
-    return found
 
 
 def task_lines(run: dict[str, Any]) -> list[str]:
