@@ -165,6 +165,10 @@ def _faults_of_the_model(service: ServiceFolder) -> list[str]:
 def _faults_of_a_device(name: str, path: Path, home: DeviceRatings) -> list[str]:
     faults = []
     with DeviceStore.open(path) as store:
+        if store.fingerprint is None:  # killed before it had the items, and the run ended without it
+            return (
+                [f"{name}: it has sent something about items that it does not know"] if store.ledger.entries() else []
+            )
         held, weights = store.ratings(), store.weights()
         if _triples(held) != _triples(home.ratings):
             faults.append(f"{name}: ratings were lost or changed")

@@ -36,7 +36,7 @@ class Ways:
     """How the recommender reaches others: devices, or two servers and whoever reads its public files.
 
     Attributes:
-        admit: Lets a device connect; told every card on the roster again and again, since people enrol meanwhile.
+        admit: Lets a device connect; people enrol meanwhile.
     """
 
     devices: RecommenderTransport | None = None
@@ -102,8 +102,8 @@ class Lifecycle:
     def _live_by(self, ways: Ways, opened_for: RunSettings) -> None:
         """As long as these ways are the ones that are needed."""
         service = Service(
-            self._folder, ways.devices, servers=ways.servers, metrics=self._metrics, log=self._log, sleep=self._nap,
-            clock=self._clock,
+            self._folder, ways.devices, servers=ways.servers, metrics=self._metrics, admit=ways.admit, log=self._log,
+            sleep=self._nap, clock=self._clock,
         )  # fmt: skip
         room = self._longest(opened_for)
         if ways.servers is not None and self._folder.unfinished() is None:
@@ -182,10 +182,10 @@ class Lifecycle:
 
     def _idle(self, service: Service, ways: Ways) -> None:
         model = self._folder.model() is not None
-        self._metrics.stage = "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
+        words = "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
+        self._metrics.stage = words if self._conducted is None else "waiting before the run is tried again"
         if ways.devices is not None:
-            for card in self._folder.enrolled.cards:
-                ways.admit(card)
+            service.let_in()
             service.hand_out_items()
             if model:
                 service.hand_out()

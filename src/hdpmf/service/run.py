@@ -41,7 +41,8 @@ class FederatedRun:
         pace: How long to wait.
         log: Told what happens, in lines for people.
         sleep: For tests.
-        meanwhile: Called again and again while devices are waited for.
+        meanwhile: Called between exchanges, and again and again while devices are waited for, with those that take
+            part: others may be served.
         cohort: The devices that are asked.
         known: The items, as the recommender computes with them.
         channel: Messages and replies.
@@ -59,7 +60,7 @@ class FederatedRun:
     metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log
     sleep: Callable[[float], None] = time.sleep
-    meanwhile: Callable[[], object] = lambda: None
+    meanwhile: Callable[[Collection[str]], object] = lambda at_work: None
 
     def __post_init__(self) -> None:
         if self.settings.view == "two-servers":
@@ -120,12 +121,16 @@ class FederatedRun:
                     f"{refusals_in_short(self.metrics.refusals_of_run)}), and the run needs {self.settings.minimum}; "
                     "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
                 )
-            self.meanwhile()
+            self.serve_others()
             self.sleep(self.pace.pause)
         self.checkpoint.agreed = tuple(sorted(agreed))
         self.checkpoint.stage = "open"
         self.save()
         self.log(f"{len(agreed)} devices take part ({self.enrolled.count_users(agreed)} users), {len(refused)} refused")
+
+    def serve_others(self) -> None:
+        """Between two exchanges: devices that take no part in the run may have something, too."""
+        self.meanwhile(self.checkpoint.agreed)
 
     def _invite(self, devices: frozenset[str], refused: set[str]) -> set[str]:
         """Call, catalogue and terms; those that agree."""
@@ -171,6 +176,7 @@ class FederatedRun:
 
         After a restart of the recommender nobody is there for a while.
         """
+        self.serve_others()
         wanted = frozenset(devices)
         here = self.channel.present() & wanted
         looks = math.ceil(self.pace.deadline / self.pace.look)

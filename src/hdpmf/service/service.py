@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.protocol import ItemFacts, Plan, Round, Survey
+from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.protocol.versions import number_of
@@ -37,6 +38,9 @@ from hdpmf.transport.summing import SumServers
 
 CARRIES = 200
 """Devices with which a run over Flower was measured to its end on two busy cores (docs/scale.md)."""
+BRIEF = 5.0
+"""Seconds that a device which takes no part in a run has for an answer, while others wait for it."""
+_BESIDE = 64  # so many of them at most between two exchanges
 
 
 def conduct(
@@ -78,6 +82,7 @@ class Service:
         transport: The way to devices, for runs with messages and masked sums.
         servers: The way to the two servers, for runs with these.
         metrics: Where things are counted.
+        admit: Lets a device connect.
         log: Told what happens, in lines for people.
         sleep: For tests.
         clock: For tests.
@@ -90,6 +95,7 @@ class Service:
         *,
         servers: SumServers | None = None,
         metrics: Metrics | None = None,
+        admit: Callable[[DeviceCard], None] = lambda card: None,
         log: Callable[[str], None] = no_log,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
@@ -98,6 +104,8 @@ class Service:
         self.metrics = Metrics() if metrics is None else metrics
         self._way = transport
         self._servers = servers
+        self._admit = admit
+        self._let_in: set[DeviceCard] = set()
         self._log = log
         self._sleep = sleep
         self._clock = clock
@@ -192,7 +200,7 @@ class Service:
             metrics=self.metrics,
             log=self._log,
             sleep=self._sleep,
-            meanwhile=lambda: None if self.folder.model() is None else self.hand_out(),
+            meanwhile=partial(self._serve_others, set()),
         )
 
     def _periods(self, run: bytes, record: RunRecord) -> PeriodRun:
@@ -226,8 +234,19 @@ class Service:
         if self.folder.unfinished() is None and number_of(self.folder.shown) != self._published:
             self.publish()
 
-    def hand_out(self) -> int:
-        """Give the last result to devices that are there and do not have it yet; how many took it."""
+    def let_in(self) -> None:
+        """Let those connect that are enrolled by now."""
+        for card in set(self.folder.enrolled.cards) - self._let_in:
+            self._admit(card)
+            self._let_in.add(card)
+
+    def hand_out(self, only: Collection[str] | None = None, turn: float | None = None) -> int:
+        """Give the last result to devices that are there and do not have it yet; how many took it.
+
+        Args:
+            only: To these; to everybody where not given.
+            turn: Seconds that a device has for an answer.
+        """
         model = self.folder.model()
         if model is None:
             raise FederationError("there is no model to hand out; let a run end first")
@@ -235,7 +254,8 @@ class Service:
         files = self.folder.run_files(run)
         checkpoint = files.load()
         have = set(map(self.folder.identity_now, checkpoint.delivered))  # also where a device has new keys since
-        wanting = (self._transport.present() & set(self.folder.enrolled.users)) - have
+        here = self._transport.present() if only is None else frozenset(only)
+        wanting = (here & set(self.folder.enrolled.users)) - have
         items = self.folder.shown
         if self._declined[0] != (run, number_of(items)):
             self._declined = (run, number_of(items)), set()
@@ -244,7 +264,7 @@ class Service:
             items,
             RunChannel(self._transport, run, self.metrics),
             wanting - self._declined[1],
-            self.folder.config.pace.deadline,
+            self.folder.config.pace.deadline if turn is None else turn,
         )
         self._declined[1].update(refused)
         if took:
@@ -252,6 +272,22 @@ class Service:
             files.save(checkpoint)
             self._log(f"{len(took)} more devices have the model")
         return len(took)
+
+    def _serve_others(self, asked: set[str], at_work: Collection[str]) -> None:
+        """In a run: who takes no part in it gets the last result, as at any other time.
+
+        Where exchanges wait for it, a device has a short turn, and that once in the run (``asked``).
+        """
+        self.let_in()
+        self.write_state()
+        if not at_work:
+            if self.folder.model() is not None:
+                self.hand_out()
+            return
+        others = sorted(self._transport.present() - set(at_work) - asked)[:_BESIDE]
+        asked.update(others)
+        if others and self.folder.model() is not None:
+            self.hand_out(others, BRIEF)
 
     def hand_out_items(self) -> None:
         """Show a new version of the catalogue to devices that are there: people can rate what is new before a run.

@@ -174,6 +174,7 @@ class _Session:
         for look in range(math.ceil(run.pace.deadline / run.pace.look)):
             if look:
                 run.sleep(run.pace.look)
+            run.serve_others()
             waiting = {run.enrolled.device(place): self._outgoing[place] for place in server.waiting}
             here = channel.present() - spoke
             outgoing = {device: message for device, message in waiting.items() if device in here}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import get_args
@@ -20,8 +20,9 @@ from hdpmf.service.refusals import refusals_in_words
 from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.schedule import Schedule
-from hdpmf.service.service import Service
+from hdpmf.service.service import BRIEF, Service
 from hdpmf.service.settings import RunSettings
+from hdpmf.transport import DeviceReply
 
 DAY = 86_400.0
 
@@ -143,6 +144,7 @@ def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is
 
     life.live(after, step=0.5)
     assert any("waits" in line and "users agreed" in line for line in life.said)
+    assert "waiting before the run is tried again" in life.said
     assert any("given up" in line for line in life.said)
     assert request_in(town.folder) is None
     assert life.runs == 2
@@ -256,6 +258,79 @@ def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(town:
         service.conduct(service.begin(SUMS))
     assert town.agents[7].model is not None
     assert town.folder.unfinished() is not None
+
+
+def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Town) -> None:
+    town.stores[0].set_policy(msgspec.structs.replace(town.stores[0].policy, methods=("hdp-bit",)))
+    town.network.detach(town.cards[7].identity)
+    town.folder.config = msgspec.structs.replace(town.folder.config, pace=msgspec.structs.replace(PACE, gather=5.0))
+
+    def sleep(_: float) -> None:
+        raise StoppedError
+
+    service = Service(town.folder, town.network, sleep=sleep)
+    with pytest.raises(StoppedError):
+        service.conduct(service.begin(SUMS))
+    state = town.folder.state()
+    assert state is not None
+    assert (state["stage"], state["refusals_of_run"]) == ("waiting for devices", {"policy": 1})
+
+
+class Watched:
+    """A network that is told of before every exchange: who is asked, and how long they have."""
+
+    def __init__(self, town: Town, before: Callable[[int, Collection[str]], object]) -> None:
+        self._town, self._before, self.turns = town, before, list[tuple[frozenset[str], float]]()
+
+    def present(self) -> frozenset[str]:
+        return self._town.network.present()
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        self.turns.append((frozenset(messages), deadline))
+        self._before(len(self.turns), messages)
+        return self._town.network.exchange(messages, deadline)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("moment", [3, 4, 7])  # of nine exchanges: numbers are made ready; keys; confirmations
+def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(town: Town, moment: int) -> None:
+    late = town.cards[7].identity
+    town.network.detach(late)
+    first = town.run(SUMS).summary["run"]
+    town.add_later_ones()
+    had: list[str | None] = []
+
+    def before(exchange: int, asked: Collection[str]) -> None:
+        if exchange == moment:
+            town.network.attach(late, town.agents[7].answer)
+        model = town.agents[7].model
+        had.append(None if model is None else model.run)
+
+    let_in: list[str] = []
+    network = Watched(town, before)
+    service = Service(town.folder, network, admit=lambda card: let_in.append(card.identity), sleep=lambda _: None)
+    outcome = service.conduct(service.begin(SUMS))
+    assert first in had  # before the run had ended, and it went on
+    assert outcome.summary["users"] == 7
+    assert town.stores[7].ledger.spent_total() == 0
+    assert sorted(let_in) == sorted(card.identity for card in town.cards)
+
+
+def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: Town) -> None:
+    late = town.cards[7].identity
+    town.network.detach(late)
+    town.run(SUMS)
+    pace = msgspec.structs.replace(PACE, deadline=30.0)
+    town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
+
+    def silent(_: bytes) -> bytes:
+        raise StoppedError
+
+    network = Watched(town, lambda exchange, _: town.network.attach(late, silent) if exchange == 4 else None)
+    service = Service(town.folder, network, sleep=lambda _: None)
+    assert service.conduct(service.begin(SUMS)).summary["users"] == 7
+    assert [(asked, turn) for asked, turn in network.turns if late in asked] == [({late}, BRIEF)]
 
 
 def test_refusals_before_a_kill_are_counted(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def _conduct(
     ):
         if unfinished is not None:
             log(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
-        service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, log=log)
+        service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log)
         run = service.begin(asked) if unfinished is None else unfinished
         if ways.servers is not None and unfinished is None:
             service.publish()
@@ -173,7 +173,8 @@ def _warn(place: ServiceFolder, asked: RunSettings) -> None:
     except PrivacyError as error:
         note(
             f"Warning: by default devices refuse this run: {error}. Only those take part whose owners have allowed it "
-            "(hdpmf device policy STORE --set FILE); or give it up and ask for what devices allow"
+            "(hdpmf device policy STORE --set FILE). Otherwise give it up, and ask for what devices allow: other "
+            "options, more devices, or sums by two servers (hdpmf recommender servers)"
         )
 
 
