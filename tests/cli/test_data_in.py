@@ -176,6 +176,15 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     assert "hdp-sum" not in result.err
     result = call("train", "ease", "--train", clicks, "--implicit", "--out", tmp_path / "model")
     assert "320 choices" in result.out
+    user = frame_of(clicks)["customer"][0]
+    shown = call("recommend", tmp_path / "model", user)
+    assert "because you chose item " in shown.out
+    assert "expected" not in shown.out  # choices say nothing about stars
+    listed = call("recommend", tmp_path / "model", user, "--json").json["items"]
+    assert {entry["score"] for entry in listed} == {None}
+    assert call("recommend", tmp_path / "model", user, "--csv").out.splitlines()[1].count(",") == 7
+    ended = call("predict", tmp_path / "model", user, listed[0]["item"])
+    assert (ended.code, "predicts no ratings; hdpmf recommend" in ended.err) == (2, True)
 
 
 def test_what_needs_ratings_has_no_word_for_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:

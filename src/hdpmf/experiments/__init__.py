@@ -7,7 +7,7 @@ Start with `read_experiment` and `run_experiments` to run something, with `Store
 from __future__ import annotations
 
 from hdpmf.experiments.choice import Measured
-from hdpmf.experiments.expand import Place, resolve
+from hdpmf.experiments.expand import Place, resolve, wishes_in_words, wishes_of
 from hdpmf.experiments.progress import watch
 from hdpmf.experiments.runner import BACKENDS, Done, Progress, expected_runs, expected_seconds, run_experiments
 from hdpmf.experiments.runs import Run
@@ -46,4 +46,6 @@ __all__ = [
     "tune",
     "tuning_tables",
     "watch",
+    "wishes_in_words",
+    "wishes_of",
 ]

@@ -232,6 +232,18 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
     return Privacy({}, 0, ("uniform",)) if own or options.weights == "uniform" else Privacy(changes, seed)
 
 
+def wishes_in_words(experiment: Experiment, name: str) -> str:
+    """Which privacy weights a data set's people have in an experiment."""
+    wishes = wishes_of(experiment, name, experiment.privacy, 0)
+    if wishes.weights == ("uniform",):
+        return "everybody at 1"
+    if wishes.weights == ("paper",):
+        varied = experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES
+        shares = ", with other shares or weights" if wishes.changes or varied else ""
+        return f"the paper's random groups{shares}, nobody's own wishes"
+    return "from files of people's own wishes"
+
+
 def _part(data: Data, split: Split, seed: int) -> Part:
     if split.ready_made and split.kind == "hold-out" and data.sha256 is None and dataset_info(data.name).split:
         return Part("ready-made", seed=seed)

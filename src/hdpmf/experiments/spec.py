@@ -238,7 +238,8 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{origin}: {error}; the fields are explained in hdpmf.experiments.spec") from error
+        where = "docs/experiments.md and hdpmf.experiments.spec explain the fields"
+        raise ConfigError(f"{origin}: {error}; {where}") from error
     for module in experiment.imports:
         try:
             load_module(module, beside)

@@ -53,6 +53,9 @@ class Estimator(Parameters):
     can_rank: ClassVar[bool] = True
     """Whether predictions differ between items at all."""
 
+    predicts_ratings: ClassVar[bool] = True
+    """Whether it says how much somebody would like an item, and does not only order items."""
+
     takes_implicit: ClassVar[bool] = False
     """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases) will do."""
 
@@ -316,7 +319,7 @@ class Estimator(Parameters):
         return ListMaker(
             self.devices_,
             self._order(),
-            self._predict_codes,
+            self._predict_codes if self.predicts_ratings else None,
             self._candidates(),
             catalogue.items,
             catalogue.item_table,
@@ -361,10 +364,10 @@ class Estimator(Parameters):
             )
         return ratings
 
-    def _newcomers(self, ratings: Ratings, replace: bool) -> Ratings:
+    def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
         """The ratings of new users, without users who have none; refuses those that this model cannot take in."""
         self._check_fitted()
-        ratings = ratings.compact()
+        ratings = self._taken(ratings, self.catalogue_.scale).compact()
         self._check_like_training(ratings, "new")
         places = self.devices_.users.find(ratings.users.ids)
         known = ratings.users.ids[np.append(np.diff(self.devices_.rated_start) > 0, False)[places]]

@@ -28,7 +28,7 @@ from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sam
 from hdpmf.privacy.sampling import seed_of
 from hdpmf.privacy.weights import PrivacyWeights
 from hdpmf.protocol import Plan
-from hdpmf.ratings import Ratings
+from hdpmf.ratings import Ratings, RatingsLike
 from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.threads import Workers
@@ -102,7 +102,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         warn_if_far(self, train)
 
     def fold_in(
-        self, ratings: Ratings, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+        self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None, *, replace: bool = False
     ) -> np.ndarray:
         """Take in new users: each one's vector is computed on the device with the item factors fixed.
 
@@ -110,7 +110,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         know are left out.
 
         Args:
-            ratings: The new users' ratings.
+            ratings: The new users' ratings, as `fit` takes them.
             weights: Their privacy weights, one number for all of them, or None for 1.
             replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
 

@@ -34,6 +34,7 @@ class ListsOnly(Baseline):
     """
 
     can_rank: ClassVar[bool] = True
+    predicts_ratings: ClassVar[bool] = False
     takes_implicit: ClassVar[bool] = True
 
     lists_: ListModel = field(init=False)

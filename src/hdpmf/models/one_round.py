@@ -160,12 +160,12 @@ class OneRound(OneRoundOptions, Estimator):
         return super().score(test, y)
 
     def fold_in(
-        self, ratings: Ratings, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+        self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None, *, replace: bool = False
     ) -> np.ndarray:
         """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing is paid.
 
         Args:
-            ratings: The new users' ratings. Items that the model does not know are left out.
+            ratings: The new users' ratings, as `fit` takes them. Items that the model does not know are left out.
             weights: Kept with the users; they do not change the fit.
             replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
 

@@ -33,7 +33,7 @@ def list_page(visit: Visit) -> dict[str, Any]:
                     "year": "" if entry.year is None or str(entry.year) in (entry.title or "") else str(entry.year),
                     "genres": ", ".join(entry.genres),
                     "score": f"{entry.score:.1f}",
-                    "part": entry.score / shown.known.scale.high,
+                    "part": (entry.score or 0.0) / shown.known.scale.high,  # a device always expects a rating
                     "reason": entry.reason or "",
                 }
                 for entry in for_you(store, _SHOWN)

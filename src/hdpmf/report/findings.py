@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hdpmf.experiments import Cell, Experiment, paired_test
+from hdpmf.experiments import Cell, Experiment, paired_test, wishes_in_words
 from hdpmf.methods import METHODS
 from hdpmf.report.content import Content
 from hdpmf.report.lists import list_findings
@@ -27,7 +27,7 @@ def findings(content: Content) -> list[str]:
     sentences += list_findings(content)
     if not sentences:
         sentences.append("Nothing is complete yet: the same command does what is missing.")
-    return [*sentences, *_epsilons(content)]
+    return [*sentences, *_epsilons(content), *_wishes(content)]
 
 
 def _is_baseline(cell: Cell) -> bool:
@@ -112,6 +112,22 @@ def _epsilons(content: Content) -> list[str]:
     }
     parts = [f"{words(list(groups[status]))}: {text}" for status, text in texts.items() if status in groups]
     return [f"What epsilon stands on. {'; '.join(parts)}."] if parts else []
+
+
+def _wishes(content: Content) -> list[str]:
+    """Whose wishes the privacy weights are, in which experiment and on which data set where they differ."""
+    said: dict[str, list[str]] = {}
+    for name in content.cells:
+        experiment = content.experiments[name]
+        titled = f"{experiment.title}, " if len(content.cells) > 1 else ""
+        for dataset in experiment.datasets:
+            place = f"{titled}{content.dataset_titles[dataset]}"
+            said.setdefault(wishes_in_words(experiment, dataset), []).append(place)
+    if not said:
+        return []
+    if len(said) == 1:
+        return [f"Privacy weights: {next(iter(said))}."]
+    return [f"Privacy weights. {'; '.join(f'{words(places)}: {text}' for text, places in said.items())}."]
 
 
 def _places(cells: Iterable[Cell], dataset: str | None = None) -> dict[Place, list[Cell]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.experiments import Cell, Experiment
+from hdpmf.experiments import Cell, Experiment, Result, wishes_of
 from hdpmf.methods import METHODS
 from hdpmf.privacy.accounting import DELTA, Cost, Setting, cost
 from hdpmf.report.content import Content
@@ -62,33 +62,52 @@ def honest_cost(content: Content, cell: Cell) -> Cost | None:
 def _setting(content: Content, cell: Cell) -> Setting:
     """How the method was run in a cell."""
     method = METHODS[cell.method]
-    result = next((content.results[run] for run in cell.run_ids if run in content.results), None)
+    result = _result(content, cell)
     if result is None:
         experiment = content.experiments[cell.experiment]
         epsilon = cell.x if experiment is epsilon_experiment(content) else experiment.epsilon
         usual = {"epochs": experiment.epochs, "n_factors": cell.factors, "solver": experiment.solver}
         params = method.parameters(**method.own(epsilon=epsilon, **usual))
-        changed = False
     else:
         params = method.parameters(**result.run.params)
-        changed = result.run.privacy is not None and bool(result.run.privacy.changes)
     setting = Setting.from_params(cell.method, params)
-    budget = None if changed else _noise_budget(setting, params, content.datasets.get(cell.dataset, {}))
-    return replace(setting, noise_budget=budget)
+    return replace(setting, noise_budget=_noise_budget(setting, params, _weights(content, cell)))
+
+
+def _result(content: Content, cell: Cell) -> Result | None:
+    return next((content.results[run] for run in cell.run_ids if run in content.results), None)
+
+
+def _weights(content: Content, cell: Cell) -> dict[str, float]:
+    """The mean and the smallest privacy weight in a cell's runs; empty where the report does not know them.
+
+    Data sets are stored with what the paper's groups come to. Those say nothing about other wishes.
+    """
+    result, experiment = _result(content, cell), content.experiments[cell.experiment]
+    # A method that does not look at wishes has none in its run.
+    wishes = None if result is None else result.run.privacy
+    if wishes is None:
+        wishes = wishes_of(experiment, cell.dataset, experiment.privacy, 0)
+    if wishes.weights == ("uniform",):
+        return {"mean_weight": 1.0, "min_weight": 1.0}
+    facts = content.datasets.get(cell.dataset, {})
+    known = wishes.weights == ("paper",) and not wishes.changes and "mean_weight" in facts
+    return {name: float(facts[name]) for name in ("mean_weight", "min_weight")} if known else {}
 
 
 def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
     """What all ratings of an average person cost together in a cell's runs, and how many those are.
 
     The average person of a data set has as many ratings as there are per user, each of the mean weight. None where
-    nothing is proved, or the data set's weights are not known.
+    nothing is proved, or the weights are not known.
     """
-    facts, charged = content.datasets.get(cell.dataset, {}), honest_cost(content, cell)
-    if charged is None or charged.status != "proved" or "mean_weight" not in facts:
+    facts, weights = content.datasets.get(cell.dataset, {}), _weights(content, cell)
+    charged = honest_cost(content, cell)
+    if charged is None or charged.status != "proved" or not facts or not weights:
         return None
     ratings = max(round(facts["ratings"] / facts["users"]), 1)
     setting = _setting(content, cell)
-    weight = [float(facts["mean_weight"])] * ratings
+    weight = [weights["mean_weight"]] * ratings
     about = METHODS[cell.method].claim().about
     whole = cost(
         setting, view_of(cell.method), unit="user", neighbours=about, weight=weight, n_raters=RATERS, delta=DELTA
@@ -96,15 +115,15 @@ def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
     return ratings, whole
 
 
-def _noise_budget(setting: Setting, params: Mapping[str, Any], facts: Mapping[str, Any]) -> float | None:
+def _noise_budget(setting: Setting, params: Mapping[str, Any], weights: Mapping[str, float]) -> float | None:
     """DPMF sets its noise for the smallest budget and PDPMF for the mean one, so that their noise is larger.
 
     None, which is the largest that it can be, where the weights are not known.
     """
     which = {"uniform": "min_weight", "sample": "mean_weight"}.get(METHODS[setting.method].mechanism or "")
-    if which is None or which not in facts or params.get("threshold", "mean") != "mean":
+    if which is None or which not in weights or params.get("threshold", "mean") != "mean":
         return None
-    return setting.epsilon * float(facts[which])
+    return setting.epsilon * weights[which]
 
 
 def epsilon_experiment(content: Content) -> Experiment | None:

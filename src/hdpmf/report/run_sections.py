@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from hdpmf.experiments import Cell, Measured
+from hdpmf.experiments import Cell, Experiment, Measured, wishes_in_words
 from hdpmf.report.content import Content, TunedGrid, anchor, grid_anchor
 from hdpmf.report.markup import Child, Html, number_attribute, tag
-from hdpmf.report.numbers import LABELS, METRIC_LABELS, NDCG, counted, duration, four, plain
+from hdpmf.report.numbers import LABELS, METRIC_LABELS, NDCG, counted, duration, four, plain, words
 from hdpmf.report.pieces import number, scroller, section, table
 
 _SHORT_NAMES = {"learning_rate": "lr", "reg": "reg"}
@@ -199,10 +199,11 @@ def environment_section(content: Content) -> Html:
         (
             experiment.name,
             ", ".join(map(str, experiment.seeds)),
-            str(experiment.epochs),
-            plain(experiment.epsilon),
-            experiment.solver,
+            str(experiment.params.get("epochs", experiment.epochs)),
+            str(experiment.params.get("epsilon", plain(experiment.epsilon))),
+            str(experiment.params.get("solver", experiment.solver)),
             f"{experiment.split.kind}, {experiment.tuning.folds} folds" + (", quick" if experiment.quick else ""),
+            _weights_of(content, experiment),
         )
         for experiment in content.experiments.values()
         if experiment.has_runs
@@ -216,7 +217,15 @@ def environment_section(content: Content) -> Html:
         "again", "How to run this again",
         table(("Command", "Begun", "Jobs", "Runs", "Wall time", "Ended"), commands, label="commands"),
         tag("h3", "Settings"),
-        table(("Experiment", "Seeds", "Epochs", "ε", "Solver", "Split"), settings, label="settings"),
+        table(("Experiment", "Seeds", "Epochs", "ε", "Solver", "Split", "Privacy weights"), settings, label="settings"),
         tag("h3", "Machine and versions"), tag("dl", facts, class_="environment"),
         lead="The commands that filled these results, oldest first. Runs that are in the store are never done twice.",
     )  # fmt: skip
+
+
+def _weights_of(content: Content, experiment: Experiment) -> str:
+    """Which privacy weights an experiment has, on which data sets where they differ."""
+    said: dict[str, list[str]] = {}
+    for name in experiment.datasets:
+        said.setdefault(wishes_in_words(experiment, name), []).append(content.dataset_titles[name])
+    return "; ".join(text if len(said) == 1 else f"{text} ({words(names)})" for text, names in said.items())

@@ -120,27 +120,32 @@ def in_words(
     reason: Reason | None,
     *,
     title: Callable[[int], str],
-    stars: Callable[[int], float],
-    expected: float,
+    stars: Callable[[int], float] | None,
+    expected: float | None,
 ) -> str | None:
     """A reason as the person reads it.
 
     Args:
         reason: The reason, or None.
         title: What a rated item is called.
-        stars: How the person rated it.
-        expected: The rating that is expected of it.
+        stars: How the person rated it; None where they chose it, and there are no ratings.
+        expected: The rating that is expected of it; None where nothing predicts any.
     """
     if reason is None or (reason.kind == "own" and not reason.rated):
         return None
     if reason.kind == "own":
+        named = " and ".join(map(title, reason.rated))
+        if stars is None:
+            return f"because you chose {named}"
         highly = " highly" if all(stars(item) >= HIGH for item in reason.rated) else ""
-        return f"because you rated {' and '.join(map(title, reason.rated))}{highly}"
+        return f"because you rated {named}{highly}"
     if reason.kind == "taste":
         genres = all(name.startswith("genre:") for name in reason.features)
         words = ", ".join(_feature_in_words(name, name in reason.absent) for name in reason.features)
         return f"your {'genres' if genres else 'taste'}: {words}"
-    return "popular" if reason.kind == "popularity" else f"people like you would give it {expected:.1f}"
+    if reason.kind == "popularity" or expected is None:
+        return "popular" if reason.kind == "popularity" else None
+    return f"people like you would give it {expected:.1f}"
 
 
 def _feature_in_words(name: str, absent: bool) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from hdpmf.errors import ConfigError
 from hdpmf.ratings import Id, IdIndex, ItemTable
 from hdpmf.ratings.item_filter import ItemFilter
+from hdpmf.ratings.scale import IMPLICIT_SCALE
 from hdpmf.shard.devices import Devices
 from hdpmf.shard.reasons import Parts, in_words, reasons
 
@@ -34,7 +35,7 @@ class Recommendation:
 
     Attributes:
         item: Its id.
-        score: The rating that the model expects.
+        score: The rating that the model expects; None where it orders items and predicts no ratings.
         title: Where known, like year and genres.
         rank_score: By what the list is ordered: the higher, the sooner the user would choose and like it.
         year: Of the item.
@@ -44,7 +45,7 @@ class Recommendation:
     """
 
     item: Id
-    score: float
+    score: float | None
     title: str | None = None
     rank_score: float = 0.0
     year: int | None = None
@@ -59,7 +60,7 @@ class ListMaker:
     Attributes:
         devices: The users, with what they rated.
         order: By what items are ordered.
-        expected: Gives the ratings that are expected of pairs of a user and an item.
+        expected: Gives the ratings that are expected of pairs of a user and an item; None where nothing predicts any.
         candidates: Which items may be in a list at all.
         items: The catalogue.
         table: Titles, genres and years, where there are any.
@@ -67,7 +68,7 @@ class ListMaker:
 
     devices: Devices
     order: ListOrder
-    expected: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    expected: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
     candidates: np.ndarray
     items: IdIndex
     table: ItemTable | None
@@ -112,13 +113,18 @@ class ListMaker:
     def _told(self, user: int, items: np.ndarray, scores: np.ndarray, parts: Parts) -> list[Recommendation]:
         own = self._own(user)
         stars = dict(zip(self.devices.rated[own].tolist(), self.devices.stars[own].tolist(), strict=True))
-        ratings = self.expected(np.full(len(items), user), items).tolist()
+        # Choices (clicks, purchases) have no stars to speak of.
+        chosen = self.expected is None and self.devices.scale == IMPLICIT_SCALE
+        ratings: list[float | None] = [None] * len(items)
+        if self.expected is not None:
+            ratings = self.expected(np.full(len(items), user), items).tolist()
         told = []
         for item, rating, score, why in zip(
             items.tolist(), ratings, scores.tolist(), reasons(parts, items), strict=True
         ):
             title, year, genres = self._facts(item)
-            reason = in_words(why, title=self._called, stars=stars.__getitem__, expected=rating)
+            star = None if chosen else stars.__getitem__
+            reason = in_words(why, title=self._called, stars=star, expected=rating)
             told.append(Recommendation(self.items.ids[item].item(), rating, title, score, year, genres, reason))
         return told
 

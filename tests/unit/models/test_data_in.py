@@ -77,3 +77,14 @@ def test_a_matrix_has_rows_of_users_and_columns_of_items() -> None:
     ]
     with pytest.raises(RatingsError, match="must hold numbers"):
         Ratings.of(sparse.coo_array(np.array([[1j]])))
+
+
+@pytest.mark.parametrize("model", [HDPMF(epochs=3, rng=0), HDPSum(rng=0)])
+def test_a_frame_of_new_users_is_folded_in(model: HDPMF | HDPSum) -> None:
+    model.fit(TRAIN)
+    own = frame(TRAIN.take(np.flatnonzero(TRAIN.user_codes == 0)))
+    taken = model.fold_in(pd.DataFrame(own).assign(user=12345))
+    assert len(taken) == 1
+    assert len(model.recommend(12345)) == 10
+    with pytest.raises(RatingsError, match="is in the model already"):
+        model.fold_in(pd.DataFrame(own))

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import msgspec
@@ -99,7 +100,7 @@ def test_findings_say_who_beats_whom(table: Path) -> None:
     content = changed(
         read_content(table), {"hdpmf": 1.3, "mf": 0.9, "hdp-sum": 0.8, "user-mean": 1.0, "global-mean": 1.2}
     )
-    best, trivial, own, epsilons = findings(content)
+    best, trivial, own, epsilons, _ = findings(content)
     assert best.startswith("The lowest MSE has HDP-Sum on Synthetic (K = 4: 0.8000 against 0.9000 of MF, p")
     assert trivial == (
         "Against the best of User mean and Global mean: HDPMF is nowhere better; MF and HDP-Sum are better everywhere."
@@ -115,7 +116,7 @@ def test_findings_say_who_beats_whom(table: Path) -> None:
 
 def test_a_curve_is_compared_point_by_point_and_a_baseline_is_missed(tmp_path: Path) -> None:
     content = read_content(run(tmp_path / "store", FIGURE))
-    best, trivial, epsilons = findings(content)
+    best, trivial, epsilons, _ = findings(content)
     assert re.search(r"\(K = 4, epsilon = (0\.5|2): .*; lowest in [12] of 2 places\)", best)
     assert trivial.startswith("No trivial baseline was run: add user-mean")
     assert "nominal" in epsilons
@@ -189,3 +190,34 @@ def test_legends_fit_into_figures_of_one_data_set(tmp_path: Path, monkeypatch: p
         assert box.x1 <= figure.bbox.width
         assert box.y1 <= figure.bbox.height + 1
         assert figure.axes[0].get_window_extent().height > 0.35 * figure.bbox.height
+
+
+def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path: Path) -> None:
+    own = 'name = "own"\nmethods = ["hdp-sum", "pdpmf"]\n' + HEAD.replace("n_ratings", "rng = 1, n_ratings")
+    paper = run(tmp_path / "paper", own)
+    uniform = run(tmp_path / "uniform", own.replace("[data.synthetic]", '[data.synthetic]\nweights = "uniform"'))
+    wishes = tmp_path / "wishes.csv"
+    wishes.write_text("user,weight\n1,0.5\n")
+    with Store(tmp_path / "files", create=True) as store:
+        options = '[data.synthetic]\nweights = "wishes.csv"\nmissing_weight = 0.25'
+        experiment = parse_experiment(own.replace("[data.synthetic]", options), "mine.toml")
+        resolved, files = resolve(experiment, tmp_path)
+        run_experiments([resolved], store, files=files, n_jobs=1)
+
+    def said(results: Path) -> tuple[str, list[float]]:
+        written = write_report(results, results / "page")
+        page = (results / "page" / "index.html").read_text()
+        told = next(text for text in written.findings if text.startswith("Privacy weights"))
+        assert told.removeprefix("Privacy weights: ").removesuffix(".") in unescape(page).split("Settings")[1]
+        return told, [float(value) for value in re.findall(r'data-person="([^"]+)"', page)]
+
+    told, (average,) = said(paper)
+    assert told == "Privacy weights: the paper's random groups, nobody's own wishes."
+    told, (whole,) = said(uniform)
+    assert told == "Privacy weights: everybody at 1."
+    facts = read_content(uniform).datasets["synthetic"]
+    # With everybody at 1 each rating costs all of epsilon: one, as often as the average person rated.
+    assert whole == pytest.approx(round(facts["ratings"] / facts["users"]), rel=0.02)
+    assert average < 0.6 * whole
+    # What people's own wishes come to is not written down, so nothing is charged by somebody else's.
+    assert said(tmp_path / "files") == ("Privacy weights: from files of people's own wishes.", [])

@@ -35,6 +35,10 @@ def predict(
     if csv and json:
         raise ConfigError("print --csv or --json, not both")
     model = titled(load_model(folder), titles)
+    if not model.predicts_ratings:
+        raise ConfigError(
+            f"{type(model).__name__} orders items and predicts no ratings; hdpmf recommend prints its lists"
+        )
     users, catalogue = model.devices_.users, model.catalogue_
     user_id = _id(user, users, "user")
     known_user = user_id in users

@@ -152,13 +152,13 @@ def print_items(recommended: Sequence[Recommendation], title: str | None = None)
     columns = {
         "rank": [str(rank) for rank in range(1, len(recommended) + 1)],
         "item": [str(entry.item) for entry in recommended],
-        "expected": [f"{entry.score:.2f}" for entry in recommended],
+        "expected": ["" if entry.score is None else f"{entry.score:.2f}" for entry in recommended],
         "title": [entry.title or "" for entry in recommended],
         "year": [_year_apart(entry) for entry in recommended],
         "genres": [", ".join(entry.genres) for entry in recommended],
         "why": [entry.reason or "" for entry in recommended],
     }
-    shown = [name for name, cells in columns.items() if name in ("rank", "item", "expected") or any(cells)]
+    shown = [name for name, cells in columns.items() if name in ("rank", "item") or any(cells)]
     rows = list(zip(*(columns[name] for name in shown), strict=True))
     print_table(shown, rows, numeric=("rank", "expected", "year"), title=title)
 
@@ -174,4 +174,5 @@ _CSV = ("user", "rank", "item", "title", "year", "genres", "expected", "reason")
 def _csv_rows(user: Id, recommended: Sequence[Recommendation]) -> Iterator[tuple[object, ...]]:
     for rank, entry in enumerate(recommended, start=1):
         genres = "|".join(entry.genres)
-        yield user, rank, entry.item, entry.title, entry.year, genres, f"{entry.score:.4f}", entry.reason
+        expected = None if entry.score is None else f"{entry.score:.4f}"
+        yield user, rank, entry.item, entry.title, entry.year, genres, expected, entry.reason

@@ -147,13 +147,11 @@ def run_and_summarise(
 
 def _weights_said(experiment: Experiment) -> Iterator[str]:
     """What the privacy weights of the user's own data are."""
-    from hdpmf.experiments.expand import wishes_of
+    from hdpmf.experiments import wishes_in_words
 
     for name in experiment.datasets if experiment.has_runs else ():
         if name in experiment.data and experiment.data[name].file is not None:
-            weights = wishes_of(experiment, name, experiment.privacy, 0).weights
-            kinds = {"uniform": "everybody at 1", "paper": "the paper's random groups, nobody's own wishes"}
-            yield f"{name}: privacy weights: {kinds.get(weights[0], 'from your files')} (data.{name}.weights)"
+            yield f"{name}: privacy weights: {wishes_in_words(experiment, name)} (data.{name}.weights)"
 
 
 def done_fields(done: Done) -> dict[str, Any]:
