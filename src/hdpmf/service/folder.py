@@ -223,8 +223,10 @@ class ServiceFolder:
     def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
         """A folder for a new run."""
         folder = self.path / "runs" / run.hex()
+        if (folder / "settings.json").exists():
+            raise StorageError(f"there is a run {run.hex()} already")
         try:
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)  # of a beginning that was killed, or had no room
         except OSError as error:
             raise StorageError(f"could not make {folder}: {error.strerror}") from error
         write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hdpmf.errors import FederationError, HdpmfError, SecureSumError, StorageError
 from hdpmf.protocol import DeviceCard
@@ -29,6 +30,8 @@ LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
 
 _LOOK_SECONDS = 60.0  # between looks at the schedule
+
+Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Lifecycle:
         self._clock = clock
         self._looked = 0.0
         self._said = ""
+        self._full = ""
         self._pause = 0.0
         self._conducted: bytes | None = None
 
@@ -107,9 +111,9 @@ class Lifecycle:
         )  # fmt: skip
         room = self._longest(opened_for)
         if ways.servers is not None and self._folder.unfinished() is None:
-            service.publish()
+            self._written(service.publish)
         while True:
-            run = self._folder.unfinished() or self._begin(service)
+            run = self._folder.unfinished() or self._written(lambda: self._begin(service))
             if run is None:
                 self._idle(service, ways)
                 continue
@@ -157,19 +161,22 @@ class Lifecycle:
         try:
             self._attempt(service, ways, run)
         except _GivenUpError:
-            service.give_up(run)
-            drop_request(self._folder)
-            self._pause = 0.0
-            self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
+            self._written(lambda: self._give_up(service, run))
         finally:
             self._conducted = None
+
+    def _give_up(self, service: Service, run: bytes) -> None:
+        service.give_up(run)
+        drop_request(self._folder)
+        self._pause = 0.0
+        self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
 
     def _attempt(self, service: Service, ways: Ways, run: bytes) -> None:
         """To the end of the run; where it cannot go on, wait, and hand out the newest model meanwhile."""
         self._heed()
         try:
             outcome = service.conduct(run)
-        except (FederationError, SecureSumError) as error:
+        except (FederationError, SecureSumError, StorageError) as error:
             least = max(self._folder.config.pace.gather, 0.1)
             self._pause = min(max(2 * self._pause, least), LONGEST_PAUSE)
             self._log(f"run {run.hex()[:12]} waits {self._pause:.0f} s: {error}")
@@ -188,9 +195,9 @@ class Lifecycle:
             service.let_in()
             service.hand_out_items()
             if model:
-                service.hand_out()
+                self._written(service.hand_out)
         elif ways.servers is not None:
-            service.publish_items()
+            self._written(service.publish_items)
         service.write_state()
         self._say(self._metrics.stage)
         self._nap(max(self._folder.config.pace.pause, 0.1))
@@ -205,6 +212,17 @@ class Lifecycle:
         request = None if self._conducted is None else request_in(self._folder)
         if request is not None and self._conducted is not None and request == Request(run=self._conducted.hex()):
             raise _GivenUpError
+
+    def _written(self, act: Callable[[], Written]) -> Written | None:
+        """Do what needs the disk. Where that is full, say so and live on: it is done when there is room."""
+        try:
+            return act()
+        except StorageError as error:
+            if str(error) != self._full:
+                self._log(str(error))
+            self._full = str(error)
+            self._sleep(max(self._folder.config.pace.pause, 0.1))
+            return None
 
     def _say(self, line: str) -> None:
         """Once, until something else is to be said."""

@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from hdpmf.errors import ConfigError, FederationError
+from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.federation import RUN_BYTES
@@ -106,10 +106,14 @@ class Service:
         self._servers = servers
         self._admit = admit
         self._let_in: set[DeviceCard] = set()
+        self._unwritten = False  # what it is doing; it was said
         self._log = log
         self._sleep = sleep
         self._clock = clock
-        self._declined: tuple[tuple[bytes, int], set[str]] = (b"", 0), set()  # who does not take these items
+        self._settled: tuple[tuple[bytes, int], set[str]] = (
+            (b"", 0),
+            set(),
+        )  # who has this model, or refuses these items
         self._told: tuple[int, set[str]] = 0, set()  # who was shown this version of the items
         self._published = 0  # the version of the items that the public files show
         self.metrics.listeners.append(self.write_state)
@@ -257,16 +261,16 @@ class Service:
         here = self._transport.present() if only is None else frozenset(only)
         wanting = (here & set(self.folder.enrolled.users)) - have
         items = self.folder.shown
-        if self._declined[0] != (run, number_of(items)):
-            self._declined = (run, number_of(items)), set()
+        if self._settled[0] != (run, number_of(items)):
+            self._settled = (run, number_of(items)), set()
         took, refused = hand_out(
             model,
             items,
             RunChannel(self._transport, run, self.metrics),
-            wanting - self._declined[1],
+            wanting - self._settled[1],
             self.folder.config.pace.deadline if turn is None else turn,
         )
-        self._declined[1].update(refused)
+        self._settled[1].update(refused | took)
         if took:
             checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
             files.save(checkpoint)
@@ -307,8 +311,15 @@ class Service:
             channel.send_items(asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline)
 
     def write_state(self) -> None:
-        """Write down what the service is doing."""
-        self.folder.write_state(msgspec.json.encode(self.metrics.as_dict()))
+        """Write down what the service is doing. On a full disk it does it all the same."""
+        try:
+            self.folder.write_state(msgspec.json.encode(self.metrics.as_dict()))
+        except StorageError as error:
+            if not self._unwritten:
+                self._log(str(error))
+            self._unwritten = True
+        else:
+            self._unwritten = False
 
     def give_up(self, run: bytes) -> None:
         """End a run without a result. What devices have paid for it stays paid."""

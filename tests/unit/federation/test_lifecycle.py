@@ -13,6 +13,7 @@ from growing_town import BITS, PACE, POLICY, SUMS, Town
 
 from hdpmf.cli.recommender.status import status
 from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.files import atomic_write
 from hdpmf.protocol.federation import Reason
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.lifecycle import Lifecycle, Ways
@@ -148,6 +149,69 @@ def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is
     assert any("given up" in line for line in life.said)
     assert request_in(town.folder) is None
     assert life.runs == 2
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The disk of the service: full while this holds something."""
+    full: list[bool] = []
+
+    def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+        if full:
+            raise StorageError(f"could not write {path.name}: No space left on device")
+        atomic_write(path, data, mode=mode)
+
+    for module in ("folder", "run_files", "layout"):
+        monkeypatch.setattr(f"hdpmf.service.{module}.atomic_write", write)
+    return full
+
+
+def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(town: Town, disk: list[bool]) -> None:
+    late = town.cards[7].identity
+    town.network.detach(late)
+    town.run(SUMS)
+    town.network.attach(late, town.agents[7].answer)
+    life = Life(town)
+    disk.append(True)
+    life.live(stop_at(9))
+    assert town.agents[7].model is not None
+    assert sum("checkpoint" in line for line in life.said) == 1  # the model went once, and what was wrong is said once
+    assert sum("state.json" in line for line in life.said) == 1
+    disk.clear()
+    asked = ask_for_run(town.folder, SUMS)
+    disk.append(True)
+
+    def after(looks: int) -> None:
+        if looks == 6:
+            assert request_in(town.folder) is not None
+            disk.clear()
+        if life.ended or looks > 50:
+            raise StoppedError
+
+    life.live(after)
+    assert [ended["run"] for ended in life.ended] == [asked]
+
+
+def test_a_run_whose_disk_fills_goes_on_when_there_is_room(
+    town: Town, disk: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, life, gather = ask_for_run(town.folder, SUMS), Life(town), FederatedRun.gather
+
+    def fill(run: FederatedRun) -> None:
+        if not life.said[-1].startswith("waiting before"):
+            disk.append(True)
+        gather(run)
+
+    def after(looks: int) -> None:
+        if any("waits" in line and "could not write checkpoint" in line for line in life.said):
+            disk.clear()
+        if life.ended or looks > 200:
+            raise StoppedError
+
+    monkeypatch.setattr(FederatedRun, "gather", fill)
+    life.live(after, step=1.0)
+    assert [ended["run"] for ended in life.ended] == [asked]
+    assert any("could not write checkpoint" in line for line in life.said)
 
 
 def test_what_cannot_begin_is_said_and_forgotten(town: Town) -> None:
