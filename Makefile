@@ -20,7 +20,7 @@ help:
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
 	@echo "make dist   build the wheel and the sdist into dist"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
-	@echo "make soak   100 runs of a real federation with a random kill -9 in each, and 50 kills of two servers (about an hour)"
+	@echo "make soak   100 runs of a real federation with a random kill -9 in each, 50 kills of two servers, and docs/deploy.md ten times (root; about two hours)"
 	@echo "make mutants 60 small faults at random, one at a time: is there a test that fails? (N=60 SEED=0, half an hour the first time)"
 	@echo "make clean  remove .venv and caches"
 
@@ -75,6 +75,7 @@ bench: $(VENV)/.installed-bench
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/federation/soak.py --runs 100
 	$(BIN)/python tests/aggregator/soak_servers.py --kills 50
+	$(BIN)/python tests/deploy/test_three_hosts.py 10
 
 # Not for CI: all 5,000 take a day. ARGS=--planted plants those that were once missed, which takes minutes.
 N ?= 60

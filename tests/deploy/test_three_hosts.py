@@ -1,6 +1,6 @@
 """docs/deploy.md as it is written, on hosts of their own: two servers, a recommender, devices, and what befalls them.
 
-``python tests/deploy/test_three_hosts.py`` prints what happens when.
+``python tests/deploy/test_three_hosts.py`` prints what happens when; with a number, so many times (``make soak``).
 """
 
 from __future__ import annotations
@@ -372,5 +372,6 @@ def test_the_page_works_as_it_is_written(tmp_path: Path) -> None:
 if __name__ == "__main__":
     if lacking():
         sys.exit(lacking())
-    with tempfile.TemporaryDirectory() as place:
-        rehearse(Path(place), LOG)
+    for _ in range(int(sys.argv[1]) if sys.argv[1:] else 1):
+        with tempfile.TemporaryDirectory() as place:
+            rehearse(Path(place), LOG)
