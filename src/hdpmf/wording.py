@@ -20,6 +20,12 @@ _SAID: dict[str, dict[Language, str]] = {
     },
     "missing": {"python": "missing=W", "shell": "--missing-weight W", "toml": "missing_weight = W"},
     "implicit": {"python": "implicit=True", "shell": "--implicit", "toml": "implicit = true"},
+    "fold-in": {
+        "python": "model.fold_in(ratings)",
+        "shell": "hdpmf fold-in FOLDER FILE",
+        "toml": "model.fold_in(ratings)",
+    },
+    "replace": {"python": "replace=True", "shell": "--replace", "toml": "replace=True"},
     "duplicates": {
         "python": 'duplicates="last" (or first, mean, max)',
         "shell": "--duplicates last (or first, mean, max)",

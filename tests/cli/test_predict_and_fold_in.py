@@ -91,3 +91,17 @@ def test_an_experiment_begins_anew_or_goes_on(call: Call, files: tuple[Path, Pat
     assert again.json["n_ran"] == 2
     assert "earlier results are kept in" in again.err
     assert sorted(path.name for path in out.glob("*.sqlite")) == ["results.1.sqlite", "results.sqlite"]
+
+
+def test_errors_about_users_speak_of_options(call: Call, model_folder: Path, tmp_path: Path) -> None:
+    model = load_model(model_folder)
+    user, item = model.devices_.users.ids[0].item(), model.catalogue_.items.ids[0].item()
+    for stranger in ("bob", 99999):
+        ended = call("recommend", model_folder, stranger)
+        assert ended.code == 3
+        assert str(stranger) in ended.err
+        assert "hdpmf fold-in FOLDER FILE takes new users in" in ended.err
+    known = tmp_path / "known.csv"
+    known.write_text(f"user,item,rating\n{user},{item},3\n")
+    ended = call("fold-in", model_folder, known, "--out", tmp_path / "more")
+    assert (ended.code, "all their ratings with --replace" in ended.err) == (3, True)

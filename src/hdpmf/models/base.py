@@ -25,6 +25,7 @@ from hdpmf.recommender import Catalogue
 from hdpmf.shard import Devices
 from hdpmf.shard.choosing import ChooseAndLike
 from hdpmf.shard.recommending import ListMaker, ListOrder, Recommendation
+from hdpmf.wording import say
 
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
@@ -294,7 +295,7 @@ class Estimator(Parameters):
             more = f" (and {len(unknown) - 1:,} others)" if len(unknown) > 1 else ""
             raise UnknownIdError(
                 f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids are {kind_of(known)}; "
-                "model.fold_in(ratings) takes new users in"
+                f"{say('fold-in')} takes new users in"
             )
         return codes
 
@@ -375,7 +376,7 @@ class Estimator(Parameters):
             more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
             raise RatingsError(
                 f"user {known[0].item()!r}{more} is in the model already: "
-                "their ratings there would be lost; give all their ratings with replace=True, or train again"
+                f"their ratings there would be lost; give all their ratings with {say('replace')}, or train again"
             )
         return ratings
 

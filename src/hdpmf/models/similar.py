@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, UnknownIdError
+from hdpmf.models.asked import kind_of
 from hdpmf.ratings import Id
 from hdpmf.recommender import Catalogue
 
@@ -30,7 +31,10 @@ def similar(catalogue: Catalogue, vectors: np.ndarray, able: np.ndarray, item: I
     """The ``n`` able items whose vectors point most nearly where this one's does."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, not {n}")
-    place = catalogue.items.code(item)
+    items = catalogue.items
+    place = int(items.find([item])[0])
+    if place < 0:
+        raise UnknownIdError(f"item {item!r} is none of the model's {len(items):,}, whose ids are {kind_of(items)}")
     lengths = np.linalg.norm(vectors, axis=1)
     if not able[place] or lengths[place] == 0:
         raise ConfigError(f"the model learned nothing about item {item!r}, so nothing is known to be like it")

@@ -46,7 +46,7 @@ def test_similar_items_are_nearest_by_angle(split):
     assert [entry.similarity for entry in found] == pytest.approx(nearest, abs=1e-5)
     assert all(entry.title for entry in found)
     assert HDPSum(rng=0).fit(train).similar_items(item, 3)
-    with pytest.raises(UnknownIdError, match="unknown id -1"):
+    with pytest.raises(UnknownIdError, match="item -1 is none of the model's 90"):
         model.similar_items(-1)
     with pytest.raises(ConfigError, match="UserMean learns no vectors"):
         UserMean().fit(train).similar_items(item)

@@ -82,9 +82,7 @@ def _lines(found: Overview, about: dict[str, Any], name: str) -> list[str]:
         return lines
     lines.append(f"ids: users are {found.id_kinds[0]}, items are {found.id_kinds[1]}")
     if found.n_duplicates:
-        lines.append(
-            f"{found.n_duplicates:,} rows are about a pair of user and item that was there before: --duplicates"
-        )
+        lines.append(f"rows about a pair of user and item that was there before: {found.n_duplicates:,} (--duplicates)")
     if found.off_scale:
         lines.append(f"{found.off_scale:,} ratings are no finite numbers: remove these rows")
     options = ""

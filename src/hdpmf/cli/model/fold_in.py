@@ -48,6 +48,6 @@ def fold_in(
     if json:
         print_json({"out": str(target), "n_users": taken, "n_before": before, "n_ratings_of_unknown_items": unknown})
         return
-    print_lines(f"{taken:,} users taken in; the model in {target} has {len(model.devices_.users):,}")
+    print_lines(f"new users taken in: {taken:,}; the model in {target} has {len(model.devices_.users):,}")
     if unknown:
-        print_lines(f"{unknown:,} ratings are of items that the model does not know; they are left out.")
+        print_lines(f"Ratings of items that the model does not know, left out: {unknown:,}")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.lists import AllUsers, ListQuestion, print_lists, read_ids, titled
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_lines
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, UnknownIdError
+from hdpmf.wording import say
+
+if TYPE_CHECKING:
+    from hdpmf.ratings import Id, IdIndex
 
 
 @grouped
@@ -37,7 +41,7 @@ def recommend(
     model = titled(load_model(folder), titles)
     known = model.devices_.users
     texts = users or (read_ids(users_file) if users_file is not None else [])
-    ids = known.ids.tolist() if all_users else [known.parse(text) for text in texts]
+    ids = known.ids.tolist() if all_users else [_user(known, text) for text in texts]
     only = question.only(model.catalogue_.items.parse)
     print_lists(
         model.recommend_each(ids, question.number, keep_rated=question.keep_rated, only=only),
@@ -48,3 +52,10 @@ def recommend(
     )
     if not (question.json or question.csv):
         print_lines(claim_sentence(model.privacy))
+
+
+def _user(known: IdIndex, text: str) -> Id:
+    try:
+        return known.parse(text)
+    except UnknownIdError as error:
+        raise UnknownIdError(f"no such user in the model: {error}; {say('fold-in')} takes new users in") from error
