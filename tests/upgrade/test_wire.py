@@ -56,7 +56,7 @@ def answer_to(headers: Mapping[str, str]) -> httpx.Response:
         said.clear()
         await call(ACTIVATE, headers)
 
-    gate = Gate(behind, secret="secret", max_bytes=1000, guard=Nobody(), check=print, known=print)
+    gate = Gate(behind, secret="secret", max_bytes=1000, guard=Nobody(), check=print, known=print, mailbox=bytes)
     asyncio.run(play())
     start = said[0]
     return httpx.Response(

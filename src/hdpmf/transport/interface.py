@@ -43,8 +43,8 @@ class Patience:
     """How long each device of an exchange is waited for: its own turn, from when its message was sent.
 
     Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these took, and at least
-    ``AT_LEAST`` seconds. Who was silent before has half as long, each time again: a device that never answers costs
-    twice its first turn, however many exchanges there are. All of that is known before a device answers.
+    ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS`` times at most, and never less than
+    ``MOMENT``. All of that is known before a device answers.
 
     Args:
         deadline: Seconds of a turn, at most.
@@ -55,6 +55,7 @@ class Patience:
     TIMES = 3.0
     AT_LEAST = 5.0
     HALVINGS = 4
+    MOMENT = 1.0
 
     def __init__(self, deadline: float, silent: dict[str, int] | None = None) -> None:
         self._deadline = deadline
@@ -103,7 +104,8 @@ class Patience:
         return min(self._deadline, max(self.AT_LEAST, self.TIMES * self._took[enough - 1]))
 
     def _own(self, turn: float, device: str) -> float:
-        return turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS)
+        # A device that comes back needs a moment: without one it would stay silent for ever.
+        return max(turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS), min(turn, self.MOMENT))
 
 
 class RecommenderTransport(Protocol):

@@ -136,7 +136,7 @@ def test_missing_and_damaged_files_are_named(name, saved):
 def test_a_newer_format_asks_for_an_upgrade(saved):
     path = saved / "recommender" / "model.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(ModelFileError, match="Upgrade"):
+    with pytest.raises(ModelFileError, match="upgrade"):
         load_model(saved)
 
 
