@@ -33,6 +33,8 @@ def load_plugin(file: str | Path) -> None:
     if folder not in sys.path:
         sys.path.append(folder)  # last, so that a file beside it hides nothing of anybody's
     module = sys.modules[path.stem] = module_from_spec(spec)
+    # Bytecode is known by seconds and size: a file changed at once would run as it was before.
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -40,6 +42,8 @@ def load_plugin(file: str | Path) -> None:
         if isinstance(error, HdpmfError):
             raise
         raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    finally:
+        sys.dont_write_bytecode = writes_none
     if set(METHODS) == before:
         raise ConfigError(f"{file} adds no method; let it call hdpmf.add_method(name, estimator)")
     PLUGINS.append(path)

@@ -15,7 +15,7 @@ _SHAPES = {
     "none": "M-5 -5h10v10h-10z",
     "unknown": "M0 -7L6.5 5.5H-6.5z",
 }
-_LETTER, _CAPITAL = 6.3, 9.0  # how wide they are in a label, about
+_LETTER, _CAPITAL = 7.7, 10.9  # how wide they are in a label, at most: fonts differ
 _BETTER = "better than sending nothing"
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
