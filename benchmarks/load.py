@@ -10,7 +10,7 @@ users of ML-1M, each with its own store, keys and agent and its own TLS connecti
 and are on the same cores as everything else. Stores are in memory: a thousand people do not share one disk.
 
 * **masks**: all devices connect over Flower and stay; an exchange is a message to every device, with its answer.
-  ``--mute N`` of them (per hundred) connect, and never answer.
+  ``--mute N`` of them connect, and never answer.
 * **two-servers**: devices look at the recommender's public files and upload a report at a random moment of the period
   (``--period``); an exchange is one request of a device, each over a connection of its own. Counted is also when there
   is a sum, and when everybody has the model.
@@ -123,7 +123,7 @@ def _over_flower(
     address: str,
     authority: bytes,
     cards: list[DeviceCard],
-    mute: int,
+    mute: frozenset[str],
 ) -> None:
     from hdpmf.device.agent import DeviceAgent
     from hdpmf.device.local_model import kept_model
@@ -134,7 +134,7 @@ def _over_flower(
     stop, guard = threading.Event(), threading.Lock()
     threads = []
 
-    def serve(place: int, store: Any) -> None:
+    def serve(store: Any) -> None:
         agent, number = DeviceAgent(store, recommender=address), 0
 
         def answer(data: bytes) -> bytes:
@@ -149,15 +149,15 @@ def _over_flower(
             stop.wait()
             raise SystemExit
 
-        quiet = place % 100 < mute
+        quiet = store.identity.public.hex() in mute
         FlowerDevice(address, authority, NodeKey.from_bytes(store.get("node-key"))).serve(
             silent if quiet else in_slots(answer), stop
         )
 
     keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
-    for place, store in enumerate(stores):
+    for store in stores:
         store.pin_roster(keys, users)
-        threads.append(threading.Thread(target=serve, args=(place, store), daemon=True))
+        threads.append(threading.Thread(target=serve, args=(store,), daemon=True))
     for thread in threads:
         thread.start()
     pipe.send("ready")
@@ -311,7 +311,7 @@ class Plan:
         devices: How many.
         way: ``masks`` or ``two-servers``.
         processes: With devices in them.
-        mute: Of a hundred devices, with masks.
+        mute: Devices that never answer, with masks.
         period: Seconds, with two servers.
         timeout: Seconds that a run may take.
     """
@@ -400,10 +400,11 @@ def _by_masks(
     shown: View | None,
 ) -> dict[str, Any]:
     authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
+    mute = frozenset(card.identity for card in cards[: plan.mute])
     with Deployment(service.path.parent / "logs") as deployment:
         begin = time.monotonic()
         watched.add(RECOMMENDER, deployment.run(service.path, "--method", "hdp-sum", "--sums", "masks").process.pid)
-        _tell(pipes, "masks", f"localhost:{service.config.port}", authority, cards, plan.mute)
+        _tell(pipes, "masks", f"localhost:{service.config.port}", authority, cards, mute)
         _wait(plan, deployment, begin, shown, lambda: not deployment.child(RECOMMENDER).running)
         seconds = time.monotonic() - begin
         failed = deployment.child(RECOMMENDER).process.returncode != 0
@@ -416,7 +417,7 @@ def _by_masks(
             ends.setdefault(number, []).extend(times)
     done = [begin, *(max(times) for _, times in sorted(ends.items()))]
     each = [round(after - before, 2) for before, after in pairwise(done)]
-    quiet = sum(place % 100 < plan.mute for size in _sizes(plan) for place in range(size))
+    quiet = min(plan.mute, plan.devices)
     return {
         "mute": quiet,
         "never_answered": plan.devices - quiet - sum(part.answered for part in told),
@@ -555,7 +556,7 @@ def main() -> None:
     parser.add_argument("--devices", default="50,100,200", help="how many; several after one another, with commas")
     parser.add_argument("--way", choices=("masks", "two-servers"), default="two-servers")
     parser.add_argument("--processes", type=int, default=4, help="with devices in them")
-    parser.add_argument("--mute", type=int, default=0, help="of a hundred devices, with masks: connect, never answer")
+    parser.add_argument("--mute", type=int, default=0, help="so many devices, with masks: connect, never answer")
     parser.add_argument("--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)")
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one run")
     parser.add_argument("--data", default="ml-1m")
