@@ -37,10 +37,11 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "aggregator"))
 from server_processes import LEADER, Asked, Pair, make_task
 
 from hdpmf.aggregator.config import Limits
-from hdpmf.aggregator.serving import engine_of, listen, work
+from hdpmf.aggregator.serving import engine_of, work
 from hdpmf.aggregator.working import Worker
 from hdpmf.protocol.submission import signed_bytes
 from hdpmf.protocol.task import OneRating
+from hdpmf.transport.web_server import listen
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 TARGET = 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,18 +17,14 @@ from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.tokens import Tokens
 from hdpmf.errors import ConfigError
 from hdpmf.logs import event, log_to_stderr
-from hdpmf.transport.extras import needs
 from hdpmf.transport.http_limits import (
-    BACKLOG,
     Connections,
     HttpLimits,
     LimitedServer,
     allow_connections,
     server_context,
 )
-
-with needs("uvicorn", "servers"):
-    import uvicorn
+from hdpmf.transport.web_server import settings
 
 _IDLE_SECONDS = 15
 _GRACE_SECONDS = 10
@@ -46,23 +41,6 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
         )
     _ = folder.keys
     ServerDatabase(folder.database_url).close()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; ConfigError if the address cannot be had."""
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(kind, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}; see host and port in config.toml"
-        ) from None
-    listener.set_inheritable(True)
-    return listener
 
 
 @contextmanager
@@ -84,19 +62,6 @@ def _resources(
     if isinstance(engine, Leader):
         return LeaderResources(keys, engine, tokens, limits, metrics, make_room)
     return HelperResources(keys, engine, tokens, limits, metrics)
-
-
-class _Server(LimitedServer):
-    """Stops in order; uvicorn would raise the signal once more after that."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def work(path: Path, listener: socket.socket, ready: Callable[[], None] = lambda: None, *, tls: bool = True) -> None:
@@ -124,18 +89,13 @@ def work(path: Path, listener: socket.socket, ready: Callable[[], None] = lambda
     with engine_of(folder) as engine:
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
-        config = uvicorn.Config(
+        config = settings(
             _resources(folder, engine, metrics, lambda: connections.make_room(of_senders=True)).app(),
-            http=connections.protocol,
-            ws="none",
+            connections.protocol,
+            idle=_IDLE_SECONDS,
+            grace=_GRACE_SECONDS,
             lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nobody may say that it comes from another address
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         context = server_context(str(made.server), str(made.key)) if tls else None
-        _Server(config, context, ready).run(sockets=[listener])
+        LimitedServer(config, context, ready).run(sockets=[listener])
     event("stopped")

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from hdpmf.aggregator.folder import AggregatorFolder
 from hdpmf.aggregator.metrics import SHARED_FOLDER
-from hdpmf.aggregator.serving import check_servable, listen, work
+from hdpmf.aggregator.serving import check_servable, work
 from hdpmf.logs import event, log_to_stderr
+from hdpmf.transport.web_server import listen
 
 _RESTART_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
@@ -40,6 +41,7 @@ def serve(folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] 
     check_servable(folder, workers)
     folder.certificates()
     with listen(folder.config.host, folder.config.port) as listener:
+        listener.set_inheritable(True)  # by workers
         if workers == 1:
             work(folder.path, listener, ready)
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,27 +12,25 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from hdpmf.errors import ConfigError, TransportError
+from hdpmf.errors import TransportError
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.publish import INDEX, is_public, public_file
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.extras import needs
 from hdpmf.transport.http_limits import (
-    BACKLOG,
     Connections,
     HttpLimits,
     LimitedServer,
     allow_connections,
     server_context,
 )
+from hdpmf.transport.web_server import WebServer, listen, settings
 
 with needs("starlette"):
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
-with needs("uvicorn"):
-    import uvicorn
 
 LIMITS = HttpLimits(
     connections=4_000,
@@ -44,6 +41,7 @@ LIMITS = HttpLimits(
 )
 
 IDLE_SECONDS = 30
+_GRACE_SECONDS = 2
 _START_SECONDS = 20.0
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -122,21 +120,11 @@ def served(service: ServiceFolder) -> Iterator[str]:
     config = service.config
     paths = ensure_certificates(service.transport_folder / "tls", config.names)
     allow_connections(LIMITS.connections)
-    listener = _listen(config.host, config.port)
-    settings = uvicorn.Config(
-        Website(service.path / "public").app,
-        http=Connections(LIMITS).protocol,
-        ws="none",
-        lifespan="off",
-        loop="asyncio",
-        access_log=False,
-        log_config=None,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=2,
+    listener = listen(config.host, config.port)
+    told = settings(
+        Website(service.path / "public").app, Connections(LIMITS).protocol, idle=IDLE_SECONDS, grace=_GRACE_SECONDS
     )
-    server = LimitedServer(settings, server_context(str(paths.server), str(paths.key)), lambda: None)
+    server = LimitedServer(told, server_context(str(paths.server), str(paths.key)), lambda: None)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     try:
@@ -148,17 +136,9 @@ def served(service: ServiceFolder) -> Iterator[str]:
         listener.close()
 
 
-def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
+def _await_start(server: WebServer, thread: threading.Thread) -> None:
     end = time.monotonic() + _START_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > end:
             raise TransportError("the public files cannot be served: the web server did not start")
         time.sleep(0.01)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error}; choose another port in config.toml") from error

@@ -23,8 +23,9 @@ with needs("uvicorn"), needs("httptools"):
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+    from hdpmf.transport.web_server import BACKLOG, WebServer
+
 MAX_HEADERS = 16 << 10
-BACKLOG = 2048
 GIVE_WAY_SECONDS = 2.0
 """Who has been at one request for longer gives way where there is no room."""
 
@@ -220,8 +221,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-class LimitedServer(uvicorn.Server):
-    """Gives slow handshakes up, and says when it listens.
+class LimitedServer(WebServer):
+    """Gives slow handshakes up, too.
 
     Args:
         config: Of uvicorn; with the protocol of ``Connections``.
@@ -230,8 +231,8 @@ class LimitedServer(uvicorn.Server):
     """
 
     def __init__(self, config: uvicorn.Config, context: ssl.SSLContext | None, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._context, self._ready = context, ready
+        super().__init__(config, ready)
+        self._context = context
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn does it."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import secrets
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -16,7 +14,7 @@ from hdpmf.transport.extras import needs
 from hdpmf.web.guard import App
 
 with needs("uvicorn", "page"):
-    import uvicorn
+    from hdpmf.transport.web_server import WebServer, settings
 
 _TRIES = 20
 _BACKLOG = 128
@@ -105,42 +103,6 @@ def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.sock
         raise
 
 
-class _LocalServer(uvicorn.Server):
-    """Says when it listens, and stops at the first signal."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop in order; uvicorn would raise the signal once more after that."""
-        before = {}
-        with suppress(ValueError):  # not in the main thread: a test
-            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-
-def local_server(app: App, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def local_server(app: App, ready: Callable[[], None] = lambda: None) -> WebServer:
     """A server for a page; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``. It logs no request."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # nobody may say that it comes from another address
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    return _LocalServer(config, ready)
+    return WebServer(settings(app, "h11", idle=_IDLE_SECONDS, grace=_GRACE_SECONDS), ready)

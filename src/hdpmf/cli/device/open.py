@@ -8,29 +8,21 @@ from typing import Annotated
 import typer
 
 from hdpmf.cli.device.store import StoreOptions, first_line
-from hdpmf.cli.shared.browser import opening
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import note, print_json, print_lines
+from hdpmf.cli.shared.pages import PageOptions, opening
 from hdpmf.errors import ConfigError
 
 
 @grouped
 def open_(
     target: StoreOptions,
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on this machine; 0: any that is free.")
-    ] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its link.")
-    ] = True,
+    shown: PageOptions,
     every: Annotated[
         float | None,
         typer.Option("--every", metavar="SECONDS", help="How often to look for something new.", show_default="300"),
     ] = None,
-    idle: Annotated[
-        float, typer.Option("--idle", metavar="MINUTES", help="Lock the page after so long without use.")
-    ] = 15.0,
     json: Json = False,
 ) -> None:
     """Open your own page in the browser: rate, see your list, set your privacy, see and decide what leaves.
@@ -45,12 +37,10 @@ def open_(
 
     if target.old_copy:
         raise ConfigError("the page takes no old copy; open it with another command and --old-copy once")
-    if not 0.1 <= idle <= 1440:
-        raise ConfigError("--idle takes 0.1 to 1440 minutes")
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
-    owner, door, place = Owner(target.path, note, every), PageDoor(idle * 60), Loopback.listen(port)
+    owner, door, place = Owner(target.path, note, every), PageDoor(shown.idle_seconds), Loopback.listen(shown.port)
     if owner.made and (given is not None or not owner.encrypted):
         owner.open(given)
 
@@ -60,7 +50,7 @@ def open_(
     def relink() -> None:
         note(f"The page was locked. Open it again: {link()}")
 
-    with opening(browser) as show:
+    with opening(shown.browser) as show:
 
         def ready() -> None:
             address = link()

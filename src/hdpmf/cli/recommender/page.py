@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import typer
 
-from hdpmf.cli.shared.browser import opening
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import hdpmf_version, note, print_lines
+from hdpmf.cli.shared.pages import PageOptions, opening
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,15 +80,7 @@ class ProxyOptions:
 def page(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
     proxy: ProxyOptions,
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on this machine; 0: any that is free.")
-    ] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its link.")
-    ] = True,
-    idle: Annotated[
-        float, typer.Option("--idle", metavar="MINUTES", help="Lock the page after so long without use.")
-    ] = 15.0,
+    shown: PageOptions,
     json: Json = False,
 ) -> None:
     """Open the operator's page: runs, devices, the public model, what the service knows, certificates, alerts.
@@ -98,13 +90,12 @@ def page(
     """
     from hdpmf.service.folder import ServiceFolder
 
-    if not 0.1 <= idle <= 1440:
-        raise ConfigError("--idle takes 0.1 to 1440 minutes")
+    idle = shown.idle_seconds
     place, login = ServiceFolder(folder, only_read=True), proxy.login()
     if login is None:
-        _serve_by_link(place, port, idle * 60, browser=browser, json=json)
+        _serve_by_link(place, shown.port, idle, browser=shown.browser, json=json)
     else:
-        _serve_behind(place, proxy, login, port, json=json)
+        _serve_behind(place, proxy, login, shown.port, json=json)
 
 
 def _serve_by_link(place: ServiceFolder, port: int, idle: float, *, browser: bool, json: bool) -> None:
