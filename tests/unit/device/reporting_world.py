@@ -234,3 +234,17 @@ def plain_sums(task: bytes, ratings: Any, weight: int = 64) -> list[int]:
         scores[place] += weight * read.circuit.codes[level]  # type: ignore[union-attr]
         total += weight * read.circuit.rulers[level]  # type: ignore[union-attr]
     return [*scores.tolist(), *weights.tolist(), total]
+
+
+def actions(store: DeviceStore) -> list[str]:
+    return [entry.action for entry in store.ledger.entries()]
+
+
+def reported(task: bytes, *stores: DeviceStore, moments: tuple[float, ...] = (0.1, 0.5, 0.9)) -> World:
+    """A world in which these devices have lived through a period."""
+    world = World()
+    world.publish(task=task)
+    for store, moment in zip(stores, moments, strict=False):
+        world.now = float(START)
+        live(reporter(store, world, moment), world, PERIOD + 200)
+    return world

@@ -1,0 +1,250 @@
+"""A service, two servers and devices in one process, for tests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+pytest.importorskip("pyhpke")
+pytest.importorskip("sqlalchemy")
+
+from hdpmf.aggregator.helper import Helper
+from hdpmf.aggregator.keys import ServerKeys
+from hdpmf.aggregator.leader import Leader
+from hdpmf.aggregator.store import ServerDatabase
+from hdpmf.aggregator.tasks import Rules
+from hdpmf.dap import InputShareAad, PlaintextInputShare, Report, ReportMetadata, Role
+from hdpmf.dap.basics import HpkeConfig
+from hdpmf.dap.hpke import KeyPair, input_share_info, seal
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.privacy.sampling import SeededNoise
+from hdpmf.protocol import DeviceCard, Popularity, SumContribution, Task, decode
+from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.protocol.servers import Server
+from hdpmf.protocol.task import prio_of, task_id
+from hdpmf.ratings import Ratings, synthetic_world
+from hdpmf.recommender import OneRoundRecommender
+from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.service.collector_keys import CollectorKeys
+from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.outcome import RunOutcome
+from hdpmf.service.periods import PeriodRun
+from hdpmf.service.run_files import Checkpoint, RunFiles
+from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.transport.parties import PartyKey
+from hdpmf.transport.summing import ServersHere
+
+START, PERIOD = 1_000_000_050, 100
+SETTINGS = RunSettings(method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=PERIOD)
+LABELLED = msgspec.structs.replace(SETTINGS, labels={"popularity": 1.0}, rounds=2)
+PACE = Pace(pause=1.0, attempts=3)
+
+
+class Killed(BaseException):
+    """As kill -9: nothing catches it."""
+
+
+class Kept(RunFiles):
+    """Files in memory."""
+
+    def __init__(self, step: Callable[[], None] = lambda: None) -> None:
+        self.data = b""
+        self.step = step
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.step()
+        self.data = msgspec.msgpack.encode(checkpoint)
+        self.step()
+
+    def load(self) -> Checkpoint:
+        return msgspec.msgpack.decode(self.data, type=Checkpoint) if self.data else Checkpoint()
+
+
+class World:
+    """Two servers, some devices with one user each, a collector, and a clock that only sleeping moves."""
+
+    def __init__(self, settings: RunSettings = SETTINGS, users: int = 4, seed: int = 3) -> None:
+        self.settings, self.now = settings, float(START)
+        self.ratings = synthetic_world(users, 12, 6 * users, rng=seed)
+        self.table = catalogue_table(self.ratings.items, self.ratings.scale, self.ratings.item_table)
+        self.known = known_items(self.table)
+        self.devices = [DeviceIdentity.generate() for _ in range(users)]
+        self.enrolled = Enrolled(
+            DeviceCard(name=f"d{n}", identity=device.public.hex(), node=f"n{n}", users=1)
+            for n, device in enumerate(self.devices)
+        )
+        keys = server_keys()
+        rules = Rules(minimum=2, simulation=True)
+        self.helper = Helper(keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules)
+        self.leader = Leader(
+            keys[0], ServerDatabase(), self.helper, clock=self.clock, noise=SeededNoise(1), rules=rules
+        )
+        self.servers = keys[0].servers
+        self.collector = CollectorKeys.generate("shop")
+        self.shards = [self._shard(user) for user in range(users)]
+        self.absent: set[int] = set()
+        self.published: bytes | None = None
+        self.reported: set[bytes] = set()
+        self.lines: list[str] = []
+
+    def _shard(self, user: int) -> OneRoundShard:
+        own = self.ratings.take(self.ratings.user_codes == user)
+        part = Ratings.from_arrays(
+            self.ratings.users.ids[own.user_codes], self.ratings.items.ids[own.item_codes], own.values,
+            scale=self.ratings.scale, item_table=self.ratings.item_table, items_index=self.ratings.items,
+        )  # fmt: skip
+        return OneRoundShard(
+            part, PrivacyWeights.uniform(part), SeededNoise(9, stream=user), epsilon=self.settings.epsilon,
+            catalogue=self.known.fingerprint, simulation=True,
+        )  # fmt: skip
+
+    def run(self, door: Any = None, files: RunFiles | None = None, **more: Any) -> PeriodRun:
+        given: dict[str, Any] = {
+            "settings": self.settings,
+            "table": self.table,
+            "enrolled": self.enrolled,
+            "servers": self.servers,
+            "keys": self.collector,
+            "door": ServersHere(self.leader, self.helper) if door is None else door,
+            "publish": self.publish,
+            "files": RunFiles() if files is None else files,
+            "pace": PACE,
+            "log": self.lines.append,
+            "sleep": self.sleep,
+            "clock": self.clock,
+        }
+        return PeriodRun(**given | more)
+
+    def clock(self) -> float:
+        return self.now
+
+    def publish(self, document: bytes | None) -> None:
+        self.published = document
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        document = self.published
+        if document is None or document in self.reported:
+            return
+        task = decode(document)
+        assert isinstance(task, Task)
+        if task.begin <= self.now < task.end:
+            self.report(document, task)
+
+    def report(self, document: bytes, task: Task) -> None:
+        """Every device that is there reports, once in each task."""
+        self.reported.add(document)
+        for user, (device, shard) in enumerate(zip(self.devices, self.shards, strict=True)):
+            if task.part == "labels":
+                assert task.grouping is not None
+                shard.group(task.grouping)
+            else:
+                assert task.survey is not None
+                shard.accept(task.survey)
+            ((weights, levels),) = shard.entries(1)
+            if user not in self.absent:
+                report = make_report(document, task, weights, levels)
+                signed = device.sign(b"hdpmf report " + task_id(document) + sha256(report).digest())
+                self.leader.upload(task_id(document), report, device.public.hex(), signed)
+
+
+def server_keys() -> tuple[ServerKeys, ServerKeys]:
+    """The keys of a leader and a helper."""
+    party, hpke = [PartyKey.generate() for _ in range(2)], [KeyPair.generate() for _ in range(2)]
+    cards = [
+        Server(organisation=name, url=f"https://{name}:1", hpke=pair.config.encode().hex(), identity=key.public)
+        for name, key, pair in zip(("library", "university"), party, hpke, strict=True)
+    ]
+    leader = ServerKeys("leader", party[0], hpke[0], cards[0], cards[1])
+    return leader, ServerKeys("helper", party[1], hpke[1], cards[1], cards[0])
+
+
+def make_report(document: bytes, task: Task, weights: np.ndarray, levels: np.ndarray) -> bytes:
+    """One user's report, as the draft has it."""
+    name, nonce = task_id(document), secrets.token_bytes(16)
+    prio = prio_of(task, name)
+    sharded = prio.shard(prio.circuit.encode(weights, levels), nonce)  # type: ignore[attr-defined]
+    metadata = ReportMetadata(nonce, task.begin)
+    aad = InputShareAad(name, metadata, sharded.public_share).encode()
+    sealed = [
+        seal(
+            HpkeConfig.decode(bytes.fromhex(server.hpke)),
+            input_share_info(role),
+            aad,
+            PlaintextInputShare((), share).encode(),
+        )
+        for server, role, share in zip(
+            (task.servers.leader, task.servers.helper), (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
+        )
+    ]
+    return Report(metadata, sharded.public_share, *sealed).encode()
+
+
+def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popularity]:
+    """What the sums of these tasks must be: everybody's numbers and both servers' noise, drawn once more."""
+    shards = [world._shard(user) for user in range(len(world.devices)) if user not in world.absent]
+    noises = SeededNoise(1), SeededNoise(2)
+    found: list[SumContribution | Popularity] = []
+    for task in tasks:
+        assert task.survey is not None
+        n = task.circuit.entries // 2
+        scores, weights, total = np.zeros(n, np.int64), np.zeros(n, np.int64), 0
+        for shard in shards:
+            if task.grouping is None:
+                shard.accept(task.survey)
+            else:
+                shard.group(task.grouping)
+            ((units, levels),) = shard.entries(1)
+            codes, rulers = (np.array(row) for row in (task.circuit.codes, task.circuit.rulers))  # type: ignore[union-attr]
+            scores += units * codes[levels]
+            weights += units
+            total += int((units * rulers[levels]).sum())
+        for noise in noises:
+            drawn = [
+                noise.discrete_laplace(part.fraction, part.entries) if part.fraction else np.zeros(part.entries)
+                for part in task.noise
+            ]
+            scores, weights = scores + drawn[0].astype(np.int64), weights + drawn[1].astype(np.int64)
+            total += int(drawn[2][0])
+        found.append(
+            Popularity(weights=weights)
+            if task.part == "counts"
+            else SumContribution(scores=scores, weights=weights, total=total)
+        )
+    return found
+
+
+def tasks_of(world: World, checkpoint: Checkpoint) -> list[Task]:
+    """The tasks of a run; the servers have these and no others."""
+    documents = [period.document for period in checkpoint.periods]
+    assert sorted(world.leader.task_ids()) == sorted(world.helper.task_ids()) == sorted(map(task_id, documents))
+    return [task for task in map(decode, documents) if isinstance(task, Task)]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    for name in found.__struct_fields__:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def check(world: World, outcome: RunOutcome, checkpoint: Checkpoint) -> None:
+    """The outcome is exactly what came in, with both noises, and the library's facts of it."""
+    tasks = tasks_of(world, checkpoint)
+    sums = exact(world, tasks)
+    assert_same(outcome.answer, sums[-1])
+    recommender = OneRoundRecommender(
+        world.settings.survey(world.known, 1), world.known.features, score=world.settings.labels
+    )
+    if world.settings.labels:
+        assert isinstance(sums[0], Popularity)
+        assert_same(decode(checkpoint.counted), sums[0])
+        assert_same(recommender.group([sums[0]], 2), tasks[1].grouping)
+    facts = recommender.facts([outcome.answer], n_sums=2)  # type: ignore[list-item]
+    assert_same(outcome.model.numbers, facts)
