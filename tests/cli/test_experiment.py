@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from hdpmf import Estimator, Ratings, UserMean
+from hdpmf.cli.shared.running import SOME_RUNS_FAILED
+from hdpmf.errors import ConfigError
+from hdpmf.experiments.execute import score
 
 from .conftest import Call
 
@@ -49,6 +55,42 @@ def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Pat
     assert all(len(cell["mse"]["values"]) == 2 for cell in report["cells"])
     # Nothing in the store says where files are on this machine.
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
+
+
+def _refusing(kind: type[Estimator]) -> Callable[..., dict[str, float | int]]:
+    """A measurement that fails for one kind of model."""
+
+    def measure(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:
+        if isinstance(model, kind):
+            raise ConfigError("the disk ate it")
+        return score(model, train, test)
+
+    return measure
+
+
+@pytest.mark.parametrize("shown", [(), ("--json",)])
+def test_failed_runs_have_a_code_of_their_own_and_the_others_are_kept(
+    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[str, ...]
+) -> None:
+    (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
+    (tmp_path / "own.toml").write_text(SPEC)
+    arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("hdpmf.experiments.execute.score", _refusing(UserMean))
+        found = call(*arguments, *shown)
+    assert found.code == SOME_RUNS_FAILED
+    assert "failed: User mean: the disk ate it" in found.err
+    assert "2 of 6 runs failed" in found.err
+    if shown:
+        assert found.json["failures"] == {"user-mean": "the disk ate it"}
+        assert {(cell["method"], cell["status"]) for cell in found.json["cells"]} == {
+            ("hdpmf", "done"),
+            ("user-mean", "failed"),
+        }
+    again = call(*arguments, *shown)
+    assert again.code == 0, again.err
+    if shown:
+        assert (again.json["n_ran"], again.json["n_reused"], again.json["failures"]) == (2, 4, {})
 
 
 @pytest.mark.slow

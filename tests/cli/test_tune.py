@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from hdpmf.cli.shared.running import SOME_RUNS_FAILED
+from hdpmf.errors import ConfigError
+from hdpmf.experiments.execute import score
 
 from .conftest import Call
 
@@ -31,6 +36,25 @@ def test_a_table_for_people(call: Call, files: tuple[Path, Path], tmp_path: Path
     assert "best" in found.out
     assert "use it with: hdpmf evaluate mf --train" in found.out
     assert "cross-validation: 4 runs to do" in found.err
+
+
+def test_a_failed_fold_has_a_code_of_its_own(
+    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def first_fails(*given: Any) -> dict[str, float | int]:
+        asked.append(given)
+        if len(asked) == 1:
+            raise ConfigError("the disk ate it")
+        return score(*given)
+
+    monkeypatch.setattr("hdpmf.experiments.execute.score", first_fails)
+    found = call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path, "--json")
+    assert found.code == SOME_RUNS_FAILED
+    assert found.json["failures"] == {"mf": "the disk ate it"}
+    assert sorted(row["status"] for row in found.json["grid"]) == ["done", "failed"]
+    assert call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path).code == 0
 
 
 def test_a_choice_for_lists(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from hdpmf.cli.shared.output import hdpmf_version
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
     "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training diverged, 11 secure sum, 12 federated run "
-    "stopped, 13 sum by two servers, 14 answered no, 130 interrupted."
+    "stopped, 13 sum by two servers, 14 answered no, 15 some runs failed, 130 interrupted."
 )
 
 app = typer.Typer(

@@ -4,7 +4,8 @@ Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 an option that makes
 used, or an unknown user; 4 a data set that is absent or wrong; 5 a privacy budget or weight outside its range; 6 a
 malformed message; 7 a saved model that cannot be read; 8 the disk refused; 9 an optional dependency is missing; 10
 training ran away; 11 a secure sum that could not be completed; 12 a federated run that stopped; 13 a sum by two
-servers; 14 a question was answered with no; 130 interrupted.
+servers; 14 a question was answered with no; 15 some runs of an experiment failed, the others' results are kept; 130
+interrupted.
 
 The commands themselves are in `hdpmf.cli.commands`. They show the options of every method, so files with methods of the
 user's own are loaded before.

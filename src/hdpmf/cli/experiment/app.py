@@ -18,6 +18,7 @@ from hdpmf.cli.shared.running import (
     cell_fields,
     command_line,
     done_fields,
+    end_with_failures,
     print_cells,
     print_claims,
     run_and_summarise,
@@ -62,10 +63,11 @@ def run_file(
                 **done_fields(done),
             }
         )
-        return
-    print_cells(experiment, cells)
-    print_claims(cells)
-    print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
+    else:
+        print_cells(experiment, cells)
+        print_claims(cells)
+        print_lines(f"{done.total} runs done now, {done.reused} reused; results in {out}")
+    end_with_failures(done)
 
 
 @app.command("report")

@@ -11,7 +11,7 @@ from hdpmf.cli.shared.method_options import MethodOptions
 from hdpmf.cli.shared.options import Json, Method, Seed, completing, model_option, run_option
 from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import RatingsOptions
-from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, finite, resumable
+from hdpmf.cli.shared.running import ExecutionOptions, command_line, done_fields, end_with_failures, finite, resumable
 from hdpmf.cli.shared.weights import WishOptions
 from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS, method_named
@@ -142,6 +142,7 @@ def tune(
                 **done_fields(tuned.done),
             }
         )
+        end_with_failures(tuned.done)
         return
     print_table(
         ("lr", "reg", "MSE", "MAE", *(["NDCG@10"] if lists else []), ""),
@@ -175,6 +176,7 @@ def tune(
     )
     said = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
     print_lines(f"use it with: {use}", *said, claim_sentence(claim))
+    end_with_failures(tuned.done)
 
 
 def _cell(row: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hdpmf.cli.shared.running import (
     cell_fields,
     command_line,
     done_fields,
+    end_with_failures,
     print_cells,
     print_claims,
     run_and_summarise,
@@ -115,12 +116,13 @@ def run_paper(
                 **done_fields(done),
             }
         )
-        return
-    for experiment in experiments:
-        if experiment.has_runs:
-            print_cells(experiment, cells[experiment.name])
-    print_claims(cell for found in cells.values() for cell in found)
-    print_lines(f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}")
+    else:
+        for experiment in experiments:
+            if experiment.has_runs:
+                print_cells(experiment, cells[experiment.name])
+        print_claims(cell for found in cells.values() for cell in found)
+        print_lines(f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}")
+    end_with_failures(done)
 
 
 @app.command("plan")

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from hdpmf.cli.shared.options import completing, run_option
 from hdpmf.cli.shared.output import note, print_lines, print_table
 from hdpmf.errors import ConfigError
@@ -79,6 +81,8 @@ def begin(out: Path, fresh: bool | None) -> None:
             note(f"earlier results are kept in {kept}")
 
 
+SOME_RUNS_FAILED = 15
+
 _ERRORS = {"mse": "MSE", "mae": "MAE"}
 _CHOSEN = ("learning_rate", "reg")
 _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
@@ -134,10 +138,6 @@ def run_and_summarise(
             done = run_experiments(
                 experiments, store, files=files or {}, command=public_command, progress=progress, **execution.arguments
             )
-        for method, message in done.failures.items():
-            note(f"failed: {METHODS[method].label}: {message}")
-        if done.failures:
-            note("The same command tries failed runs again.")
         results = store.results()
         cells = {
             experiment.name: collect(store, experiment, results) for experiment in experiments if experiment.has_runs
@@ -156,7 +156,25 @@ def _weights_said(experiment: Experiment) -> Iterator[str]:
 
 def done_fields(done: Done) -> dict[str, Any]:
     """What was run, for JSON."""
-    return {"ran": done.ran, "n_ran": done.total, "n_reused": done.reused, "seconds": round(done.seconds, 2)}
+    return {
+        "ran": done.ran,
+        "failures": done.failures,
+        "n_ran": done.total,
+        "n_reused": done.reused,
+        "seconds": round(done.seconds, 2),
+    }
+
+
+def end_with_failures(done: Done) -> None:
+    """Where runs failed, say which and end the command with the code for it: the last thing that it does.
+
+    What the others gave is in the store and has been shown, so this is no error that stands for the whole answer.
+    """
+    for method, message in done.failures.items():
+        note(f"failed: {METHODS[method].label}: {message}")
+    if done.failures:
+        note(f"{done.ran['failed']} of {done.total} runs failed. The same command tries them again.")
+        raise typer.Exit(SOME_RUNS_FAILED)
 
 
 def cell_fields(cell: Cell) -> dict[str, Any]:
