@@ -9,7 +9,7 @@ import pytest
 from tests.unit.device.reporting_world import POLICY, SERVERS, START, World, make_store, make_task, reporter
 
 from hdpmf.cli.device import consent as asking
-from hdpmf.cli.shared import browser
+from hdpmf.cli.shared import pages
 from hdpmf.device.consent import consents, pending
 from hdpmf.device.joined import joined
 from hdpmf.device.store import DeviceStore
@@ -136,11 +136,11 @@ def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyP
         opened.append(place.read_text("utf-8"))
         return True
 
-    monkeypatch.setattr(browser.webbrowser, "open", look)
-    with browser.opening(True) as show:
+    monkeypatch.setattr(pages.webbrowser, "open", look)
+    with pages.opening(True) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
     assert "url=http://p1.localhost:1/enter#secret" in opened[0]
-    with browser.opening(False) as show:
+    with pages.opening(False) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
