@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device import vault
 from hdpmf.device.store import DeviceStore
 
 from .conftest import Call
@@ -14,10 +13,7 @@ from .conftest import Call
 OLD, NEW = "correct horse battery staple", "a longer sentence that nobody has heard"
 
 
-@pytest.fixture(autouse=True)
-def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
-    monkeypatch.delenv("HDPMF_DEVICE_PASSPHRASE", raising=False)
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 
 def written(path: Path, text: str) -> Path:

@@ -21,13 +21,6 @@ from .conftest import Call
 FILMS = "item,title,genres,year\n1,Alpha,Drama,1990\n2,Beta,War,1991\n"
 
 
-@pytest.fixture
-def path(tmp_path: Path, call: Call) -> Path:
-    where = tmp_path / "me.sqlite"
-    assert call("device", "init", where).code == 0
-    return where
-
-
 def test_a_catalogue_of_a_file_can_be_searched_and_rated(tmp_path: Path, call: Call, path: Path):
     (tmp_path / "films.csv").write_text(FILMS)
     assert call("device", "catalogue", path, tmp_path / "films.csv", "--json").json["items"] == 2

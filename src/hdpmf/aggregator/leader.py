@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from hdpmf.aggregator.engine import SummingServer
 from hdpmf.aggregator.jobs import Job, Jobs
@@ -13,7 +15,7 @@ from hdpmf.aggregator.shares import prepare_share
 from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.aggregator.sums import JobSums
 from hdpmf.aggregator.tables import collections
-from hdpmf.aggregator.tasks import OpenTask
+from hdpmf.aggregator.tasks import OpenTask, Rules
 from hdpmf.aggregator.tidy import waiting
 from hdpmf.aggregator.uploads import Upload, Uploads
 from hdpmf.dap import (
@@ -37,6 +39,7 @@ from hdpmf.dap import (
 )
 from hdpmf.errors import DapError, PrioError
 from hdpmf.prio import Preparation
+from hdpmf.privacy.sampling import Noise
 from hdpmf.transport.extras import needs
 
 with needs("sqlalchemy"):
@@ -62,13 +65,26 @@ class Leader(SummingServer):
         keys: Whose it is.
         database: Where it writes.
         helper: The other server.
-        others: As of ``SummingServer``.
+        clock: Seconds since 1970.
+        noise: What it adds to sums.
+        marks: The file of closed batches, outside the database; None if that is in memory.
+        rules: What its operator decides.
     """
 
     role = "leader"
 
-    def __init__(self, keys: ServerKeys, database: ServerDatabase, helper: HelperDoor, **others: Any) -> None:
-        super().__init__(keys, database, **others)
+    def __init__(
+        self,
+        keys: ServerKeys,
+        database: ServerDatabase,
+        helper: HelperDoor,
+        *,
+        clock: Callable[[], float] = time.time,
+        noise: Noise | None = None,
+        marks: Path | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        super().__init__(keys, database, clock=clock, noise=noise, marks=marks, rules=rules)
         self._helper = helper
         self._uploads = Uploads(database, self._book, self._rules, self._clock)
         self._jobs = Jobs(database, self._book, self._rules, self._clock)

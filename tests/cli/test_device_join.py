@@ -1,0 +1,117 @@
+"""``hdpmf device join``, with a recommender that only hands out its model."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.cli.device.join import _pin_roster
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError, SecureSumError
+from hdpmf.models import HDPSum
+from hdpmf.protocol import Call as AreYouThere
+from hdpmf.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
+from hdpmf.protocol.federation import DeviceCard
+from hdpmf.service.enrolment import Enrolled, read_card
+from hdpmf.transport import Answer
+from hdpmf.transport.certificates import ensure_certificates
+
+from .conftest import Call
+from .device_world import TABLE, WORLD
+
+
+def _roster(path: Path, call: Call, *, others: int = 3) -> Path:
+    cards = [read_card(Path(f"{path}.card.json").read_bytes())]
+    for number in range(others):
+        where = path.with_name(f"other-{number}")
+        made = call("device", "init", where, "--json").json
+        cards.append(read_card(Path(made["card"]).read_bytes()))
+    target = path.with_name("roster.json")
+    target.write_bytes(Enrolled(cards).to_json())
+    return target
+
+
+def test_join_needs_to_know_where_and_whom(rated: Path, tmp_path: Path, call: Call) -> None:
+    def said(*arguments: object) -> str:
+        ended = call("device", "join", rated, *arguments, "--json")
+        assert ended.code == 2
+        return str(ended.json["error"]["message"])
+
+    assert "where the recommender is" in said()
+    assert "host:port" in said("http://films.example")
+    assert "--ca" in said("films.example:9443")
+    (tmp_path / "ca.pem").write_text("no certificate")
+    assert "authority" in said("films.example:9443", "--ca", tmp_path / "ca.pem").lower()
+    assert "cannot read" in said("films.example:9443", "--ca", tmp_path / "absent.pem")
+
+
+def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, call: Call) -> None:
+    roster = _roster(rated, call)
+    with DeviceStore.open(rated) as store:
+        _pin_roster(store, roster.read_bytes(), new=False)
+        pinned = store.roster
+        assert pinned is not None
+        assert len(pinned) == 4
+    digest = Enrolled.from_json(roster.read_bytes()).digest
+    assert call("device", "status", rated, "--json").json["roster"] == {"devices": 4, "users": 4, "digest": digest}
+    changed = json.loads(roster.read_text())
+    changed["devices"][1]["users"] = 500
+    roster.write_text(json.dumps(changed))
+    with DeviceStore.open(rated) as store:
+        with pytest.raises(ConfigError, match="digest"):
+            _pin_roster(store, roster.read_bytes(), new=False)
+        strangers = Enrolled([msgspec.convert(one, DeviceCard) for one in changed["devices"][1:]])
+        with pytest.raises(SecureSumError, match="not on the roster"):
+            _pin_roster(store, strangers.to_json(), new=True)
+
+
+class _Carrier:
+    """Carries the messages of a recommender that only hands out its model."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self.replies: list[Message] = []
+
+    def serve(self, answer: Answer, stop: threading.Event) -> None:
+        for message in self._messages:
+            if stop.is_set():
+                return
+            number = 1 if isinstance(message, ItemFacts) else 0
+            envelope = Envelope(run=b"r" * 16, number=number, part="job", body=encode(message))
+            reply = decode(answer(encode(envelope)))
+            assert isinstance(reply, Reply)
+            self.replies.append(decode(reply.body))
+
+
+def test_join_answers_and_leaves_when_the_model_is_there(
+    path: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = HDPSum(rng=0).fit(WORLD).facts_
+    far_too_much = Terms(method="hdp-sum", view="sums", epsilon=9.0, rounds=1, catalogue=facts.catalogue, users=100,
+                         minimum=50, sharing=40)  # fmt: skip
+    carrier = _Carrier([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
+    monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: carrier)
+    authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
+    roster = _roster(path, call)
+    given = ("--ca", authority, "--roster", roster)
+    joined = call("device", "join", path, "films.example:9443", *given, "--once", "--json")
+    assert joined.code == 0, joined.err
+    assert [type(one).__name__ for one in carrier.replies] == ["Here", "Accepted", "Refusal", "Accepted"]
+    assert (joined.json["messages"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
+    assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
+    assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not
+    assert call("device", "rate", path, TABLE.ids[0], "4").code == 0
+    assert len(call("device", "recommend", path, "--json").json["items"]) == 10
+    again = call("device", "join", path, "--json")  # everything is pinned
+    assert (again.code, again.json["address"], again.json["runs"]) == (0, "films.example:9443", [])
+
+
+def test_join_twice_at_a_time(path: Path, call: Call) -> None:
+    with DeviceStore.open(path, serving=True):
+        ended = call("device", "join", path, "films.example:9443", "--json")
+    assert ended.code == 8
+    assert "in use" in ended.json["error"]["message"]

@@ -1,0 +1,115 @@
+"""``hdpmf device rate``: ratings and weights come, change and go, and what was released is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+from .device_world import TABLE, pay
+
+
+def test_rating_listing_and_removing(rated: Path, call: Call) -> None:
+    items = TABLE.ids[:3]
+    assert call("device", "rate", rated, items[0], "2", "--json").json["ratings"] == 3
+    assert call("device", "rate", rated, items[1], "--remove").code == 0
+    assert call("device", "rate", rated, items[1], "--remove").code == 3
+    assert call("device", "rate", rated, items[2], "--weight", "0.5").code == 0
+    assert call("device", "rate", rated, "--weight", "0.5").code == 0
+    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
+    assert [(one["item"], one["value"], one["weight"]) for one in listed] == [
+        (items[0], 2.0, 0.5),
+        (items[2], 3.0, 0.25),
+    ]
+    assert listed[0]["title"] == TABLE.titles[0]
+    table = call("device", "rate", rated, "--list").out
+    assert TABLE.titles[0] in table
+
+
+def test_ratings_off_the_scale(rated: Path, call: Call) -> None:
+    ended = call("device", "rate", rated, TABLE.ids[5], "6.28125")
+    assert ended.code == 3
+    assert "scale" in ended.err
+    assert "6.28125" not in ended.err
+    assert call("device", "rate", rated, "not-in-it", "3").err.startswith("The catalogue does not have this item")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("7",),
+        ("7", "3", "--remove"),
+        ("7", "3", "--list"),
+        ("--list", "--search", "x"),
+        ("--list", "--scale", 1, 5),
+    ],
+)
+def test_one_thing_at_a_time(rated: Path, call: Call, arguments: tuple[object, ...]) -> None:
+    assert call("device", "rate", rated, *arguments).code == 2
+
+
+def test_weights_outside_their_range(rated: Path, call: Call) -> None:
+    assert call("device", "rate", rated, "--weight", "1.5").code == 5
+    assert call("device", "rate", rated, TABLE.ids[0], "3", "--weight", "0").code == 5
+    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
+    assert listed[0]["value"] == 1.0  # the rating of the refused command was not taken either
+
+
+def test_searching_titles(rated: Path, path: Path, tmp_path: Path, call: Call) -> None:
+    part = TABLE.titles[3][:5].upper()
+    found = call("device", "rate", rated, "--search", part, "--json").json["items"]
+    assert {"item": TABLE.ids[3], "title": TABLE.titles[3]} in found
+    assert all(part.lower() in one["title"].lower() for one in found)
+    assert call("device", "init", tmp_path / "new").code == 0
+    assert call("device", "rate", tmp_path / "new", "--search", "x").code == 2
+
+
+def test_a_silo_reads_a_file(tmp_path: Path, files: tuple[Path, Path], call: Call) -> None:
+    where = tmp_path / "silo"
+    assert call("device", "init", where, "--users", "60").code == 0
+    added = call("device", "rate", where, "--from", files[0], "--json").json
+    assert added["ratings"] == len(files[0].read_text().splitlines()) - 1
+    small = tmp_path / "small"
+    assert call("device", "init", small, "--users", "2").code == 0
+    ended = call("device", "rate", small, "--from", files[0])
+    assert ended.code == 3
+    assert "2 users" in ended.err
+    assert call("device", "status", small, "--json").json["ratings"] == 0
+
+
+def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, call: Call) -> None:
+    fresh = call("device", "rate", rated, TABLE.ids[0], "2", "--json").json
+    assert fresh["released"] == []
+    pay(rated)
+    said = " ".join(call("device", "ledger", rated).out.split())
+    assert "afterwards" not in said
+    changed = call("device", "rate", rated, TABLE.ids[0], "4")
+    words = " ".join(changed.out.split())
+    assert "released on 20" in words
+    assert "to films.example:9443 (hdp-sum, run abababab)" in words
+    assert "cannot be recalled. The new value is not sent to this recommender: a rating answers it once." in words
+    removed = call("device", "rate", rated, TABLE.ids[1], "--remove", "--json").json
+    (release,) = removed["released"]
+    assert (release["run"], release["method"], release["recommender"]) == ("ab" * 16, "hdp-sum", "films.example:9443")
+    assert "stays sent and cannot be recalled." in release["words"]
+    assert "new value" not in release["words"]
+    said = " ".join(call("device", "ledger", rated).out.split())
+    assert "Of these ratings you changed 1 and removed 1 on this device afterwards. What was sent stays sent" in said
+    (run,) = call("device", "ledger", rated, "--json").json["runs"]
+    assert (run["ratings"], run["changed_afterwards"], run["removed_afterwards"]) == (3, 1, 1)
+    listed = {
+        rating["item"]: rating["released"]
+        for rating in call("device", "rate", rated, "--list", "--json").json["ratings"]
+    }
+    assert [release["changed_afterwards"] for release in listed[TABLE.ids[0]]] == [True]
+    assert [release["changed_afterwards"] for release in listed[TABLE.ids[2]]] == [False]
+    table = call("device", "rate", rated, "--list").out
+    assert table.count("changed since") == 1
+
+
+def test_a_training_run_may_use_a_new_value(rated: Path, tmp_path: Path, call: Call) -> None:
+    pay(rated, method="hdpmf-paid")
+    words = " ".join(call("device", "rate", rated, TABLE.ids[0], "4").out.split())
+    assert "A later run may use the new value, as far as the rating's budget reaches." in words
