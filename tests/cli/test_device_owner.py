@@ -12,6 +12,7 @@ from hdpmf.cli.device import consent as asking
 from hdpmf.cli.shared import pages
 from hdpmf.device.consent import consents, pending
 from hdpmf.device.joined import joined
+from hdpmf.device.refusals import RefusalBook
 from hdpmf.device.store import DeviceStore
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.service import collector_keys
@@ -137,3 +138,27 @@ def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyP
     with pages.opening(False) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
+
+
+def test_what_was_refused_is_in_the_ledger_in_words_and_as_json(call: Call, path: Path):
+    with DeviceStore.open(path) as store:
+        book = RefusalBook(store, "films.example")
+        for _ in range(2):
+            book.note("policy", "the policy allows epsilon 1 at most")
+        for number in range(30):
+            book.note("protocol", f"nonsense\x1b[2J number {number}.")
+        book.settle()
+    said = " ".join(call("device", "ledger", path).out.split())
+    assert "Nothing was ever sent" in said
+    assert "(the last 20; --all for all)" in said
+    assert "\x1b" not in said
+    assert "number 29." in said
+    assert "epsilon 1 at most" not in said
+    assert "epsilon 1 at most" in " ".join(call("device", "ledger", path, "--all").out.split())
+    told = call("device", "ledger", path, "--json").json["refusals"]
+    assert told["refused"][0]["count"] == 2
+    assert told["refused"][0]["epsilon"] is None
+    assert told["dropped"] == {}
+    assert call("device", "everything", path).json["sent"]["refusals"] == told
+    assert "What was refused" in call("device", "forget", path, "--ratings", "--yes").err
+    assert call("device", "ledger", path, "--json").json["refusals"] == told

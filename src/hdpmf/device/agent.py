@@ -16,12 +16,14 @@ import msgspec
 
 from hdpmf.device.consent import Asked, require_consent
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
+from hdpmf.device.inbox import check_number, opened, terms_in
 from hdpmf.device.lists import lack_lists, with_lists, with_older_lists
 from hdpmf.device.local_model import LocalModel, keep_model, kept_model
 from hdpmf.device.outbox import pack, refusal, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
 from hdpmf.device.plans import Plans
-from hdpmf.device.run_state import MAX_OPEN, RunState, open_runs, read_state, set_open, view_of
+from hdpmf.device.refusals import RefusalBook
+from hdpmf.device.run_state import MAX_OPEN, RunState, kept, open_runs, read_state, set_open, view_of
 from hdpmf.device.session import Outcome, Session, Setup
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.survey import SurveySession
@@ -49,7 +51,7 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.wire import MAX_BYTES
+from hdpmf.protocol.federation import Reason
 from hdpmf.shard.outgoing import compose
 from hdpmf.threads import Workers
 
@@ -98,6 +100,7 @@ class DeviceAgent:
         )
         self._store = store
         self._plans = Plans(store, recommender, clock)
+        self._refusals = RefusalBook(store, recommender)
         self._log = log
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
@@ -112,8 +115,10 @@ class DeviceAgent:
         """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised."""
         with self._lock:
             envelope: Envelope | None = None
+            session: Session | None = None
             try:
-                envelope = _opened(data)
+                envelope = opened(data)
+                session = self._sessions.get(envelope.run)
                 match envelope.part:
                     case "sum":
                         return self._sum(envelope)
@@ -122,16 +127,29 @@ class DeviceAgent:
                     case _:
                         return self._job(envelope, data)
             except HdpmfError as error:
-                reason = reason_of(error)
-                self._log(f"refused ({reason}): {error}")
+                reply = self._refuse(envelope, session, reason_of(error), str(error))
                 if envelope is not None:
                     self._forget_half_done(envelope.run)
-                return refusal(envelope, reason)
+                return reply
             except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
-                self._log(f"refused (unavailable): {type(error).__name__} in this program")
+                reply = self._refuse(envelope, session, "unavailable", f"{type(error).__name__} in this program")
                 if envelope is not None:
                     self._sessions.pop(envelope.run, None)
-                return refusal(envelope, "unavailable")
+                return reply
+
+    def settle(self) -> None:
+        """Nobody is answered any more: write what is not in the store yet of what was refused."""
+        self._refusals.settle()
+
+    def _refuse(self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str) -> bytes:
+        """A word for the recommender, the details for the owner."""
+        self._log(f"refused ({reason}): {words}")
+        if envelope is None:
+            self._refusals.note(reason, words)
+        else:
+            terms = terms_in(envelope) if session is None else kept(session.state.terms, Terms)
+            self._refusals.note(reason, words, terms, envelope.run)
+        return refusal(envelope, reason)
 
     def _job(self, envelope: Envelope, data: bytes) -> bytes:
         message = decode(envelope.body)
@@ -152,7 +170,7 @@ class DeviceAgent:
 
     def _step(self, envelope: Envelope, message: Message, tag: bytes) -> bytes:
         """A message that brings a run forward; an exact repeat gets the reply that was given."""
-        _check_number(envelope, message)
+        check_number(envelope, message)
         session = self._session(envelope.run)
         if session is not None and envelope.number <= session.state.number:
             before = self._store.runs.reply_to(envelope.run, envelope.number, tag)
@@ -373,26 +391,3 @@ class DeviceAgent:
 def _one_copy(numbers: bytes) -> bytes:
     """The same object for equal bytes: thousands of simulated devices keep the same public numbers and lists."""
     return numbers
-
-
-def _opened(data: bytes) -> Envelope:
-    if len(data) > MAX_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
-    envelope = decode(data)
-    if not isinstance(envelope, Envelope):
-        raise ProtocolError(f"a {type(envelope).__name__} came without an envelope")
-    return envelope
-
-
-def _check_number(envelope: Envelope, message: Message) -> None:
-    match message:
-        case Round():
-            right = envelope.number == message.number
-        case Grouping():
-            right = envelope.number == 1
-        case ItemFacts():
-            right = envelope.number <= 2
-        case _:
-            right = envelope.number == 0
-    if not right:
-        raise ProtocolError(f"refused: the envelope is of job {envelope.number}, the {type(message).__name__} is not")

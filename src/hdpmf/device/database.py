@@ -187,6 +187,21 @@ class Database:
                 if self._tally is not None:
                     self._tally.end()
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A transaction that waits for nobody: StorageError where another thread or process is writing."""
+        if not self._lock.acquire(blocking=False):
+            raise StorageError(f"{self.path} is in use")
+        try:
+            self.execute("PRAGMA busy_timeout = 0")
+            with self.transaction():
+                yield
+        finally:
+            try:
+                self.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE}")
+            finally:
+                self._lock.release()
+
     def serve(self) -> None:
         """Be the only process that answers a recommender from this file, until `close` or the process ends.
 

@@ -8,14 +8,14 @@ import msgspec
 
 from hdpmf.device.consent import consents
 from hdpmf.device.for_you import hidden_items
-from hdpmf.device.history import history_fields
 from hdpmf.device.joined import joined
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.titles import shown_items
+from hdpmf.device.what_left import what_left
 
 
 def everything_fields(store: DeviceStore) -> dict[str, Any]:
-    """Ratings with their weights, wishes, what was agreed to and sent, for JSON. PRIVATE."""
+    """Ratings with their weights, wishes, what was agreed to, sent and refused, for JSON. PRIVATE."""
     shown = shown_items(store)
     titles = {} if shown is None else dict(zip(shown.table.ids, shown.table.titles, strict=False))
     return {
@@ -39,5 +39,5 @@ def everything_fields(store: DeviceStore) -> dict[str, Any]:
         "answers": [
             {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at} for consent in consents(store)
         ],
-        "sent": history_fields(store),
+        "sent": what_left(store),
     }

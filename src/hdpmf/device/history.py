@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from hdpmf.device.releases import Afterwards, afterwards
-from hdpmf.device.spending import spent_together
 from hdpmf.methods import method_named
 from hdpmf.methods.words import MEANING, percent
 
@@ -124,24 +121,6 @@ def past_runs(store: DeviceStore) -> list[LedgerRun]:
     return [LedgerRun(run, of_run, since.get(run)) for run, of_run in by_run.items()]
 
 
-def history_fields(store: DeviceStore) -> dict[str, Any]:
-    """Everything that was ever sent, for JSON."""
-    entries, total, together = store.ledger.entries(), store.ledger.spent_total(), spent_together(store.ledger)
-    return {
-        "entries": [_fields(entry) for entry in entries],
-        "runs": [run.fields() for run in past_runs(store)],
-        "spent_total": total if math.isfinite(total) else None,
-        "unprotected": math.isinf(total),
-        "spent_together": {
-            "pure_epsilon": together.pure if math.isfinite(together.pure) else None,
-            "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
-            "delta": together.delta,
-            "proved": together.proved,
-        },
-        "budget_per_rating": store.policy.own_epsilon,
-    }
-
-
 def reveals(cost: Cost) -> str:
     """What an observer learns of a rating, in plain words."""
     if cost.status == "no guarantee":
@@ -186,8 +165,3 @@ def budgets(store: DeviceStore) -> list[Budget]:
         Budget(item, most, min(max(rest, 0.0), most))
         for item, most, rest in zip(items, allowed.tolist(), left.tolist(), strict=True)
     ]
-
-
-def _fields(entry: Entry) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(entry)
-    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()}

@@ -28,6 +28,7 @@ from hdpmf.device.public_index import (
     most_bytes,
     read_index,
 )
+from hdpmf.device.refusals import RefusalBook
 from hdpmf.device.report_state import ReportBook, TaskState, collector_digest
 from hdpmf.device.run_state import kept as kept_message
 from hdpmf.device.store import DeviceStore
@@ -106,6 +107,8 @@ class Reporter:
         self._rest_until = 0.0  # after the disk refused
         self._told = b""  # the task that the owner was last told to wait for an answer
         self._read: ReadTask | None = None
+        self._asked: ReadTask | None = None  # the task that is looked at
+        self._refusals = RefusalBook(store, recommender)
 
     def __repr__(self) -> str:
         return f"Reporter({self._store!r})"
@@ -144,7 +147,20 @@ class Reporter:
         except TransportError as error:
             self._log(f"not reached: {error}")
         except HdpmfError as error:
-            self._log(f"refused: {error}")
+            self._refuse(error)
+
+    def settle(self) -> None:
+        """Nothing is done any more: write what is not in the store yet of what was refused."""
+        self._refusals.settle()
+
+    def _refuse(self, error: HdpmfError, read: ReadTask | None = None) -> None:
+        """Tell the owner what is refused, and keep it."""
+        self._log(f"refused: {error}")
+        self._keep_refusal(error, read)
+
+    def _keep_refusal(self, error: HdpmfError, read: ReadTask | None) -> None:
+        asked = (None, b"") if read is None else (read.terms, read.id)
+        self._refusals.note(reason_of(error), str(error), *asked)
 
     # The task under way
 
@@ -189,6 +205,7 @@ class Reporter:
             except HdpmfError as error:
                 if reason_of(error) in _MAY_PASS:
                     raise
+                self._keep_refusal(error, read)
                 self._reports.give_up(read, state, f"it is refused ({error})")
                 return
             opened = self._opened()
@@ -223,6 +240,7 @@ class Reporter:
         """Take a file, unless it was refused before. One that was not reached is tried again another time."""
         if file.sha256 in self._refused:
             return
+        self._asked = None
         try:
             take(file)
         except TransportError as error:
@@ -233,7 +251,7 @@ class Reporter:
             while len(self._refused) >= 64:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[file.sha256] = str(error)
-            self._log(f"refused: {error}")
+            self._refuse(error, self._asked)
 
     def _take_authority(self, file: PublicFile) -> None:
         """Trust whom the pinned authority has signed."""
@@ -259,7 +277,7 @@ class Reporter:
         if self._held[0] != file.sha256:
             got = self._door.fetch(f"task-{file.sha256}.msgpack", most_bytes(self._n_items))
             self._held = file.sha256, b"" if got is None else got[0]
-        read = read_task(self._held[1])
+        self._asked = read = read_task(self._held[1])
         if read.id.hex() != file.sha256:
             raise ProtocolError("refused: the task is not the one that the index names (its id differs)")
         check_period(read.task, now, standing.until)
@@ -300,6 +318,7 @@ class Reporter:
         except DeclinedError as error:
             if read.id != self._told:
                 self._log(f"Task {read.id.hex()[:8]}: {error}.")
+                self._keep_refusal(error, read)
             self._told = read.id
             return False
         return True

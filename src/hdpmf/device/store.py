@@ -180,6 +180,10 @@ class DeviceStore:
         """Everything inside is one commit; an error undoes all of it."""
         return self._database.transaction()
 
+    def at_once(self) -> AbstractContextManager[None]:
+        """The same without waiting for anybody: StorageError where another thread or process is writing."""
+        return self._database.at_once()
+
     @property
     def encrypted(self) -> bool:
         """Whether there is a passphrase."""

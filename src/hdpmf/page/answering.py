@@ -121,10 +121,13 @@ class Answering:
 
         door = WebDoor(known.address, known.authority)
         reporter = Reporter(store, door, recommender=known.address, every=self._every, log=self._log)
-        while not stop.is_set():
-            if soon.wait(reporter.step()):
-                soon.clear()
-                reporter.look_soon()
+        try:
+            while not stop.is_set():
+                if soon.wait(reporter.step()):
+                    soon.clear()
+                    reporter.look_soon()
+        finally:
+            reporter.settle()
 
     def _answer(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
         from hdpmf.transport.flower.device import FlowerDevice
@@ -132,4 +135,7 @@ class Answering:
 
         agent = DeviceAgent(store, recommender=known.address, log=self._log)
         key = NodeKey.from_bytes(store.get("node-key") or b"")
-        FlowerDevice(known.address, known.authority, key).serve(in_slots(agent.answer), stop)
+        try:
+            FlowerDevice(known.address, known.authority, key).serve(in_slots(agent.answer), stop)
+        finally:
+            agent.settle()

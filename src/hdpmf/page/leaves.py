@@ -8,22 +8,25 @@ import time
 from typing import Any, get_args
 
 from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
-from hdpmf.device.history import budgets, history_fields, past_runs, reveals
+from hdpmf.device.history import budgets, past_runs, reveals
 from hdpmf.device.preview import SendPreview, preview_of
+from hdpmf.device.refusals import kept_refusals
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
+from hdpmf.device.what_left import what_left
 from hdpmf.errors import ConfigError
 from hdpmf.methods.words import MEANING, guess_at, percent
 from hdpmf.page.visit import Visit
 
 _NUMBERS_SHOWN = 100
 _RUNS_SHOWN = 50
+_REFUSALS_SHOWN = 50
 
 
 def leaves_page(visit: Visit) -> dict[str, Any]:
-    """What waits for an answer, what was sent, and what is left."""
+    """What waits for an answer, what was sent or refused, and what is left."""
     with visit.owner.store() as store:
-        policy, runs = store.policy, past_runs(store)[::-1]
+        policy, runs, kept = store.policy, past_runs(store)[::-1], kept_refusals(store)
         together, total = spent_together(store.ledger), store.ledger.spent_total()
         return {
             "ask": policy.ask,
@@ -59,6 +62,8 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
             "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
             "spent": total,
             "picture": _picture(store),
+            "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
+            "refused_more": sum(kept.dropped.values()) + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
             "log": visit.owner.answering.said(),
         }
 
@@ -126,9 +131,9 @@ def answer(visit: Visit) -> str:
 
 
 def export(visit: Visit) -> bytes:
-    """Everything that was ever sent, as JSON."""
+    """Everything that was ever sent or refused, as JSON."""
     with visit.owner.store() as store:
-        return json.dumps(history_fields(store), indent=1, allow_nan=False).encode()
+        return json.dumps(what_left(store), indent=1, allow_nan=False).encode()
 
 
 def _picture(store: DeviceStore) -> list[dict[str, float]]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
 from hdpmf.device.consent import consents
 from hdpmf.device.dial import dial_weight, item_weights
 from hdpmf.device.for_you import hidden_items
+from hdpmf.device.refusals import MOST_KEPT, RefusalBook
+from hdpmf.protocol import Terms
+from hdpmf.protocol.federation import Reason, View
 
 from .conftest import ORIGIN, PASSPHRASE, Person
 
@@ -172,3 +176,41 @@ def test_an_answer_to_what_nobody_asked_changes_nothing(person: Person):
         assert 'class="note error"' in person.get("/leaves").text
     with person.owner.store() as store:
         assert consents(store) == []
+
+
+def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Person):
+    assert "Nothing was ever refused." in person.get("/leaves").text
+    terms = Terms(
+        method="hdp-sum", view="sums", epsilon=7.5, rounds=1, catalogue="x", users=20, minimum=20, sharing=20
+    )  # fmt: skip
+    with person.owner.store() as store:
+        book = RefusalBook(store, "https://films.example")
+        for _ in range(3):
+            book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
+        for number in range(MOST_KEPT + 2):
+            RefusalBook(store, "https://loud.example").note("secure-sum", f"number {number}.")
+    page = person.get("/leaves").text
+    assert "7.5" not in page  # the last ones only
+    assert "And 5 more, which are not kept one by one." in page
+    with person.owner.store() as store:
+        book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
+    page = person.get("/leaves").text
+    assert "hdp-sum with epsilon 7.5. It would see sums over many devices." in page
+    assert "&lt;b&gt;too much" in page
+    assert "Run abababab." in page
+    assert "4 times since 20" in page
+    assert "Nothing was ever refused." not in page
+    told = json.loads(person.post("/leaves/export", {}).text)["refusals"]
+    assert told["refused"][-1]["count"] == 4
+    assert told["dropped"] == {"https://loud.example": 2}
+
+
+@pytest.mark.parametrize("reason", get_args(Reason))
+@pytest.mark.parametrize("view", get_args(View))
+def test_every_reason_and_view_has_words(person: Person, reason: Reason, view: View):
+    terms = Terms(
+        method="hdp-sum", view=view, epsilon=1.0, rounds=1, catalogue="x", users=20, minimum=20, sharing=20
+    )  # fmt: skip
+    with person.owner.store() as store:
+        RefusalBook(store, "https://films.example").note(reason, "because", terms)
+    assert "Because" in person.get("/leaves").text

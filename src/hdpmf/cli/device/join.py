@@ -224,7 +224,10 @@ def _answer(
             stop.set()
         return reply
 
-    transport.serve(in_slots(answer), stop)
+    try:
+        transport.serve(in_slots(answer), stop)
+    finally:
+        agent.settle()
     return ended, messages
 
 

@@ -124,11 +124,14 @@ def report_until(
     )
     note(f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing is lost by that.")
     sent, before, facts = _sent(store), reporter.answered, kept_facts(store)
-    while not stop.is_set():
-        wait = reporter.step()
-        if once and reporter.answered not in ("", before):
-            break
-        stop.wait(wait)
+    try:
+        while not stop.is_set():
+            wait = reporter.step()
+            if once and reporter.answered not in ("", before):
+                break
+            stop.wait(wait)
+    finally:
+        reporter.settle()
     return {
         "address": address,
         "sums": "two servers",

@@ -1,0 +1,305 @@
+"""What a device refused is kept for its owner, whatever a recommender does to wear the disk or to fill it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.consent import give_answer, pending
+from hdpmf.device.policy import Policy
+from hdpmf.device.refusals import BURST, EVERY, MOST_KEPT, KeptRefusals, RefusalBook, Refused, kept_refusals
+from hdpmf.device.store import DeviceStore
+from hdpmf.device.what_left import what_left
+from hdpmf.errors import StorageError
+from hdpmf.protocol import Refusal
+from hdpmf.protocol.servers import Servers
+
+from . import federated, reporting_world
+from .federated import RUN, agent_for, ask, envelope, part, plan_for, terms_for
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def store_with(**fields: Any) -> DeviceStore:
+    return federated.make_store(ratings=part([4]), **fields)
+
+
+def count_writes(store: DeviceStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names under which something is put from now on."""
+    written: list[str] = []
+    whole = store.put
+
+    def put(key: str, value: bytes) -> None:
+        written.append(key)
+        whole(key, value)
+
+    monkeypatch.setattr(store, "put", put)
+    return written
+
+
+def test_a_refusal_is_kept_with_what_was_asked():
+    store = store_with(policy=Policy())
+    agent = DeviceAgent(store, recommender="films.example:1")
+    for _ in range(3):
+        assert ask(agent, terms_for("mf")) == Refusal(reason="policy")
+    agent.answer(b"no message at all")
+    first, second = kept_refusals(store).refused
+    assert (first.recommender, first.reason, first.count) == ("films.example:1", "policy", 3)
+    assert (first.method, first.view, first.epsilon, first.run) == ("mf", "messages", 0.5, RUN.hex())
+    assert "mf" in first.words
+    assert first.first <= first.last
+    assert (second.reason, second.method, second.epsilon, second.run, second.count) == ("protocol", "", 0.0, "", 1)
+    assert store.ledger.entries() == []
+
+
+def test_what_breaks_terms_that_were_agreed_on_is_kept_with_them():
+    store = store_with()
+    agent = agent_for(store, recommender="films.example")
+    ask(agent, terms_for())
+    assert ask(agent, plan_for(epsilon=5.0)) == Refusal(reason="protocol")
+    (kept,) = kept_refusals(store).refused
+    assert (kept.method, kept.view, kept.epsilon, kept.run) == ("hdpmf", "messages", 0.5, RUN.hex())
+
+
+def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(monkeypatch: pytest.MonkeyPatch):
+    store, clock = store_with(), Clock()
+    RefusalBook(store, "quiet.example").note("policy", "the only one")
+    book = RefusalBook(store, "loud.example", clock)
+    written = count_writes(store, monkeypatch)
+    for number in range(2000):
+        book.note("protocol", f"nonsense {number}")
+        book.note("protocol", "the same again")
+    assert written == ["refusals"] * BURST
+    clock.now += EVERY
+    book.note("protocol", "the last")
+    assert len(written) == BURST + 1
+    kept = kept_refusals(store)
+    loud = [each for each in kept.refused if each.recommender == "loud.example"]
+    assert len(loud) == MOST_KEPT
+    assert loud[-1].words == "the last"
+    assert sum(each.count for each in loud) + kept.dropped["loud.example"] == 4001
+    (same,) = [each for each in loud if each.words == "the same again"]
+    assert same.count == 2000
+    assert [each.words for each in kept.refused if each.recommender == "quiet.example"] == ["the only one"]
+    assert "quiet.example" not in kept.dropped
+
+
+def test_what_was_not_written_in_a_flood_is_written_at_the_end():
+    store, clock = store_with(), Clock()
+    book = RefusalBook(store, "loud.example", clock)
+    for number in range(BURST + 5):
+        book.note("busy", f"number {number}")
+    assert len(kept_refusals(store).refused) == BURST
+    book.settle()
+    assert [each.words for each in kept_refusals(store).refused] == [f"number {n}" for n in range(BURST + 5)]
+    book.settle()
+    assert sum(each.count for each in kept_refusals(store).refused) == BURST + 5
+
+
+def test_long_words_are_cut():
+    store = store_with()
+    RefusalBook(store, "films.example").note("protocol", "x" * 10_000)
+    assert len(kept_refusals(store).refused[0].words) == 300
+
+
+def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
+    requests = [envelope(terms_for("mf")), b"nonsense", envelope(plan_for(), 3), envelope(terms_for("hdp-sum", "sums"))]
+    well = [DeviceAgent(store_with(policy=Policy())).answer(request) for request in requests]
+    store = store_with(policy=Policy())
+    agent = DeviceAgent(store)
+
+    def full(key: str, value: bytes) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "put", full)
+        assert [agent.answer(request) for request in requests] == well
+    assert kept_refusals(store).refused == []
+    assert agent.answer(requests[0]) == well[0]
+    assert len(kept_refusals(store).refused) == 4  # those of before come along
+
+
+def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
+    path = tmp_path / "me.sqlite"
+    store_with(path=path, policy=Policy()).close()
+    with DeviceStore.open(path) as store:
+        agent = DeviceAgent(store)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # the owner is importing a large file
+        begun = time.monotonic()
+        assert isinstance(ask(agent, terms_for("mf")), Refusal)
+        assert time.monotonic() - begun < 5  # others' commits are waited for up to 30 seconds
+        other.execute("ROLLBACK")
+        other.close()
+        assert kept_refusals(store).refused == []
+        agent.settle()
+        assert len(kept_refusals(store).refused) == 1
+        assert store._database.execute("PRAGMA busy_timeout") == [(30_000,)]
+
+
+def test_it_is_sealed_and_stays_when_ratings_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "me.sqlite"
+    with DeviceStore.create(path, passphrase="a long passphrase") as store:
+        RefusalBook(store, "films.example").note("policy", "because of reasons")
+        store.forget(ratings=True, model=True)
+        assert [each.words for each in kept_refusals(store).refused] == ["because of reasons"]
+    for file in tmp_path.iterdir():
+        assert b"because of reasons" not in file.read_bytes()
+        assert b"films.example" not in file.read_bytes()
+
+
+def test_nothing_in_it_depends_on_ratings():
+    found = []
+    for users in ([4], [7], []):
+        store = federated.make_store(ratings=part(users), users=1)
+        agent = agent_for(store, recommender="films.example")
+        ask(agent, terms_for("hdp-sum", "sums"))
+        ask(agent, terms_for(epsilon=50.0))
+        ask(agent, terms_for())
+        ask(agent, plan_for(n_items=7))
+        agent.answer(b"x")
+        entries = what_left(store)["refusals"]["refused"]
+        found.append([each | {"first": "", "last": ""} for each in entries])
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 4
+
+
+def test_a_damaged_list_is_said():
+    store = store_with()
+    store.put("refusals", b"\xc1")
+    with pytest.raises(StorageError, match="refused"):
+        kept_refusals(store)
+    RefusalBook(store, "films.example").note("policy", "this changes no answer")
+
+
+# By two servers
+
+
+def servers_store(**changes: Any) -> DeviceStore:
+    return reporting_world.make_store(policy=msgspec.structs.replace(reporting_world.POLICY, **changes))
+
+
+def test_a_task_that_the_policy_refuses_is_kept_once_however_often_it_is_looked_at():
+    store, world = servers_store(servers=()), reporting_world.World()
+    task = reporting_world.make_task()
+    world.publish(task=task)
+    reporting_world.live(reporting_world.reporter(store, world), world, 1000)
+    (kept,) = kept_refusals(store).refused
+    assert (kept.recommender, kept.reason, kept.count) == ("https://films.example", "policy", 1)
+    assert (kept.method, kept.view, kept.epsilon) == ("hdp-sum", "two-servers", 0.5)
+    assert kept.run == reporting_world.task_id(task).hex()
+
+
+def test_what_is_no_task_has_no_terms():
+    store, world = servers_store(), reporting_world.World()
+    world.publish(task=reporting_world.make_task(), facts=b"no facts")
+    reporting_world.reporter(store, world).step()
+    (kept,) = kept_refusals(store).refused
+    assert (kept.reason, kept.method, kept.view, kept.run) == ("protocol", "", "", "")
+
+
+def test_an_index_that_is_none_is_kept():
+    store, world = servers_store(), reporting_world.World()
+    world.files["index.json"] = b"{"
+    reporting_world.reporter(store, world).step()
+    (kept,) = kept_refusals(store).refused
+    assert (kept.reason, kept.method, kept.run) == ("protocol", "", "")
+
+
+def test_what_the_owner_does_not_want_or_has_not_answered_is_kept():
+    store, world = servers_store(ask=True), reporting_world.World()
+    world.publish(task=reporting_world.make_task())
+    device = reporting_world.reporter(store, world)
+    reporting_world.live(device, world, 500)
+    (kept,) = kept_refusals(store).refused
+    assert "has not answered yet" in kept.words
+    assert kept.count == 1  # however often it was looked at
+    give_answer(store, pending(store)[0].key, "never")
+    world.publish(task=reporting_world.make_task(minimum=200))
+    reporting_world.live(device, world, 500)
+    assert "does not take part" in kept_refusals(store).refused[-1].words
+
+
+def test_a_task_that_is_refused_when_its_report_is_made_is_kept():
+    store, world = servers_store(), reporting_world.World()
+    world.publish(task=reporting_world.make_task())
+    device = reporting_world.reporter(store, world, 0.5)
+    device.step()
+    store.set_policy(msgspec.structs.replace(store.policy, servers=()))
+    reporting_world.live(device, world, reporting_world.PERIOD)
+    assert world.uploads == []
+    (kept,) = kept_refusals(store).refused
+    assert (kept.reason, kept.method) == ("policy", "hdp-sum")
+
+
+def test_a_full_disk_does_not_change_what_is_reported(monkeypatch: pytest.MonkeyPatch):
+    other = Servers(leader=reporting_world.SERVERS.helper, helper=reporting_world.SERVERS.leader)
+    sizes = []
+    for broken in (False, True):
+        store, world = servers_store(), reporting_world.World()
+        if broken:
+            whole = store.put
+
+            def put(key: str, value: bytes, whole: Any = whole) -> None:
+                if key == "refusals":
+                    raise StorageError("the disk is full")
+                whole(key, value)
+
+            monkeypatch.setattr(store, "put", put)
+        device = reporting_world.reporter(store, world)
+        world.publish(task=reporting_world.make_task(servers=other))
+        reporting_world.live(device, world, 100)
+        world.publish(task=reporting_world.make_task())
+        reporting_world.live(device, world, reporting_world.PERIOD)
+        assert len(world.uploads) == 1
+        assert len(kept_refusals(store).refused) == (0 if broken else 1)
+        sizes.append(world.requests)
+    assert sizes[0] == sizes[1]
+
+
+# What is counted
+
+_ENTRIES = st.lists(
+    st.builds(
+        Refused,
+        recommender=st.sampled_from(["a", "b"]),
+        reason=st.sampled_from(["policy", "protocol"]),
+        words=st.integers(0, 120).map(str),
+        epsilon=st.sampled_from([0.0, 0.5]),
+        count=st.integers(1, 5),
+    ),
+    max_size=300,
+)
+
+
+@given(_ENTRIES, _ENTRIES)
+def test_nothing_is_lost_uncounted(first: list[Refused], second: list[Refused]):
+    kept = KeptRefusals()
+    kept.add(first)
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=KeptRefusals)
+    kept.add(second)
+    for name in ("a", "b"):
+        own = [each for each in kept.refused if each.recommender == name]
+        asked = sum(each.count for each in (*first, *second) if each.recommender == name)
+        assert sum(each.count for each in own) + kept.dropped.get(name, 0) == asked
+        assert len(own) <= MOST_KEPT
+        assert len({each.key for each in own}) == len(own)
+    if second:
+        assert kept.refused[-1].key == second[-1].key
+    json.dumps(msgspec.to_builtins(kept), allow_nan=False)
