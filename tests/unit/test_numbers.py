@@ -118,7 +118,8 @@ PLAIN = {
     "device.consent.Asked", "device.consent.Consent", "device.joined.Joined",
     "device.ledger.Entry", "device.local_model.LocalModel", "device.moved.Moved", "device.plans.Drawn",
     "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
-    "device.report_state.Counted", "device.tally._Counter", "device.vault._Header",
+    "device.refusals.KeptRefusals", "device.refusals.Refused", "device.report_state.Counted",
+    "device.tally._Counter", "device.vault._Header",
 }  # fmt: skip
 ROWS = {"device.rated.Record", "device.rated._Weight", "device.tally._Head"}
 STATES = {"device.run_state.RunState", "device.report_state.Standing", "device.report_state.TaskState"}

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -63,7 +65,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         return (self.recommender, self.reason, self.words, self.method, self.view, self.epsilon)
 
 
-class KeptRefusals(msgspec.Struct, kw_only=True):
+class KeptRefusals(msgspec.Struct, frozen=True, kw_only=True):
     """All that is kept, the latest last.
 
     Attributes:
@@ -71,12 +73,12 @@ class KeptRefusals(msgspec.Struct, kw_only=True):
         dropped: How many there were besides, by recommender.
     """
 
-    refused: list[Refused] = msgspec.field(default_factory=list)
+    refused: tuple[Refused, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def add(self, more: Iterable[Refused]) -> None:
-        """Count what was there before, and make room for what was not."""
-        known = {entry.key: entry for entry in self.refused}
+    def and_then(self, more: Iterable[Refused], dropped: Mapping[str, int] = MappingProxyType({})) -> KeptRefusals:
+        """With more of them: what was there before is counted, and what was not gets room."""
+        known, lost = {entry.key: entry for entry in self.refused}, Counter(self.dropped) + Counter(dropped)
         for entry in more:
             before = known.pop(entry.key, None)
             if before is not None:
@@ -85,8 +87,8 @@ class KeptRefusals(msgspec.Struct, kw_only=True):
             own = [other for other in known.values() if other.recommender == entry.recommender]
             if len(own) > MOST_KEPT:
                 del known[own[0].key]
-                self.dropped[entry.recommender] = self.dropped.get(entry.recommender, 0) + own[0].count
-        self.refused = list(known.values())
+                lost[entry.recommender] += own[0].count
+        return KeptRefusals(refused=tuple(known.values()), dropped=dict(lost))
 
 
 class RefusalBook:
@@ -121,7 +123,7 @@ class RefusalBook:
             **asked,  # type: ignore[arg-type]
         )
         with self._lock:
-            self._waiting.add([entry])
+            self._waiting = self._waiting.and_then([entry])
             now = self._clock()
             self._writes = min(self._writes + (now - self._counted_at) / EVERY, float(BURST))
             self._counted_at = now
@@ -138,10 +140,7 @@ class RefusalBook:
     def _write(self) -> None:
         try:
             with self._store.at_once():
-                kept = kept_refusals(self._store)
-                kept.add(self._waiting.refused)
-                for recommender, count in self._waiting.dropped.items():
-                    kept.dropped[recommender] = kept.dropped.get(recommender, 0) + count
+                kept = kept_refusals(self._store).and_then(self._waiting.refused, self._waiting.dropped)
                 self._store.put(_NAME, msgspec.msgpack.encode(kept))
         except HdpmfError:  # a full disk, or somebody else is writing: the next one takes these along
             return

@@ -130,7 +130,7 @@ def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as broken:
         broken.setattr(store, "put", full)
         assert [agent.answer(request) for request in requests] == well
-    assert kept_refusals(store).refused == []
+    assert kept_refusals(store).refused == ()
     assert agent.answer(requests[0]) == well[0]
     assert len(kept_refusals(store).refused) == 4  # those of before come along
 
@@ -147,7 +147,7 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
         assert time.monotonic() - begun < 5  # others' commits are waited for up to 30 seconds
         other.execute("ROLLBACK")
         other.close()
-        assert kept_refusals(store).refused == []
+        assert kept_refusals(store).refused == ()
         agent.settle()
         assert len(kept_refusals(store).refused) == 1
         assert store._database.execute("PRAGMA busy_timeout") == [(30_000,)]
@@ -290,10 +290,8 @@ _ENTRIES = st.lists(
 
 @given(_ENTRIES, _ENTRIES)
 def test_nothing_is_lost_uncounted(first: list[Refused], second: list[Refused]):
-    kept = KeptRefusals()
-    kept.add(first)
-    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=KeptRefusals)
-    kept.add(second)
+    kept = KeptRefusals().and_then(first)
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=KeptRefusals).and_then(second)
     for name in ("a", "b"):
         own = [each for each in kept.refused if each.recommender == name]
         asked = sum(each.count for each in (*first, *second) if each.recommender == name)
