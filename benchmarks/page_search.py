@@ -1,6 +1,6 @@
 """How long a list takes on the owner's page after a key was pressed, in a real browser, with 100,000 items.
 
-``python benchmarks/page_search.py [--items N]``. It needs Chromium.
+``python benchmarks/page_search.py [--items N]``. It needs Chromium and Playwright.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
 
-from browser import Browser
-from owner_page import enter, owner_page, until
+from browsing import running_chromium
+from served_pages import enter, owner_page
 
 from hdpmf.device.card import new_device
 from hdpmf.device.titles import load_catalogue
@@ -62,15 +62,16 @@ def main() -> None:
             for end in range(1, len(text) + 1):
                 search.find(text[:end])
         alone = (time.process_time() - begin) / sum(map(len, TYPED))
-        with owner_page(folder / "me.sqlite") as page, Browser(folder / "chromium") as browser:
-            enter(browser, page)
-            browser.run(WATCH)
+        with owner_page(folder / "me.sqlite") as served, running_chromium() as browser:
+            page = browser.new_page()
+            enter(page, served)
+            page.evaluate(WATCH)
             for text in TYPED:
-                browser.run("field.value = ''; window.pressed = 0; window.drawn = window.times.length")
+                page.evaluate("field.value = ''; window.pressed = 0")
                 for letter in text:
-                    browser.call("Input.insertText", text=letter)
-                    until(browser, "window.pressed === 0")
-            times = sorted(browser.run("window.times"))
+                    page.keyboard.insert_text(letter)
+                    page.wait_for_function("window.pressed === 0")
+            times = sorted(page.evaluate("window.times"))
     print(f"{items:,} items, {len(times)} keys: from a key to its list on the screen")
     print(
         f"median {statistics.median(times):.0f} ms, 95 % within {times[int(0.95 * len(times))]:.0f} ms, "

@@ -6,9 +6,12 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
+from growing_town import POLICY, Town
 
 from .conftest import Call
 
@@ -18,8 +21,10 @@ from hdpmf.cli.recommender import status as status_command
 from hdpmf.cli.recommender.telling import telling
 from hdpmf.cli.shared.output import note
 from hdpmf.errors import ConfigError
+from hdpmf.protocol import Envelope, decode
 from hdpmf.service import alerts
 from hdpmf.service.metrics import Metrics
+from hdpmf.service.settings import RunSettings
 
 
 @pytest.fixture
@@ -76,6 +81,36 @@ def test_status_warns_of_a_certificate_and_still_ends_well(
     assert "ALERT (certificate): the server's certificate cannot be read" in shown.out
     (alert,) = call("recommender", "status", folder, "--json").json["alerts"]
     assert alert["name"] == "certificate"
+
+
+@pytest.mark.slow
+def test_status_counts_the_rounds_that_were_lost(call: Call, tmp_path: Path) -> None:
+    settings = RunSettings(method="mf", view="sums", minimum=6, rounds=3, factors=2)
+    with ExitStack() as stack:
+        town = Town(tmp_path, stack)
+        for store, card, agent in zip(town.stores, town.cards, town.agents, strict=True):
+            store.set_policy(msgspec.structs.replace(POLICY, methods=("mf",), allow_unprotected=True))
+            town.network.attach(card.identity, _leaving_in_round_two(agent.answer))
+        town.run(settings)
+        town.service.write_state()
+    (run,) = call("recommender", "status", tmp_path / "r", "--json").json["runs"]
+    assert (run["stage"], run["rounds"], run["rounds_done"], run["rounds_lost"]) == ("done", 3, 2, 1)
+
+
+def _leaving_in_round_two(honest: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """A device that is gone once it has sent its vector, and is back for the next round."""
+    steps = 0
+
+    def answer(data: bytes) -> bytes:
+        nonlocal steps
+        envelope = decode(data)
+        if isinstance(envelope, Envelope) and envelope.part == "sum" and envelope.number == 2:
+            steps += 1
+            if steps > 3:
+                return b""
+        return honest(data)
+
+    return answer
 
 
 def test_watching_looks_until_interrupted(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

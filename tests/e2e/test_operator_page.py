@@ -5,9 +5,8 @@ With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/operator-pag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,9 +14,10 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browser import Browser, find_chromium
+from browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
 from growing_town import SUMS, Town
-from owner_page import OpenPage, accessible, enter, operator_page, pictures, submit, until
+from playwright.sync_api import Browser, BrowserContext, Page, StorageState
+from served_pages import ServedPage, enter, history, operator_page, pictures
 
 from hdpmf.ratings import ItemTable, Ratings, synthetic_world
 from hdpmf.transport.certificates import ensure_certificates
@@ -54,48 +54,68 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 
 
 @pytest.fixture(scope="module")
-def page(town: Town) -> Iterator[OpenPage]:
-    with operator_page(town.folder.path) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory, page: OpenPage) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser") / "chromium") as opened:
-        enter(opened, page)
+def served(town: Town) -> Iterator[ServedPage]:
+    with operator_page(town.folder.path) as opened:
         yield opened
 
 
-def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(browser: Browser, page: OpenPage, town: Town):
+@pytest.fixture(scope="module")
+def inside(chromium: Browser, served: ServedPage) -> StorageState:
+    """The cookie of the browser that has used the link."""
+    with chromium.new_context() as context:
+        enter(context.new_page(), served)
+        return context.storage_state()
+
+
+@pytest.fixture
+def context(new_context: Callable[..., BrowserContext], inside: StorageState) -> BrowserContext:
+    return new_context(storage_state=inside)
+
+
+@pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
+    new_context, inside, served: ServedPage, town: Town, screen, scheme
+):
+    context = new_context(**SCREENS[screen], color_scheme=scheme, storage_state=inside)
+    page, heard = context.new_page(), Heard(context)
     for name in PAGES:
-        for width, dark in ((1280, False), (390, True)):
-            browser.open(f"{page.origin}/{name}", width=width, height=900, dark=dark)
-            assert browser.complaints() == []
-            assert [url for url in browser.requests() if not url.startswith(page.origin)] == []
-            assert browser.run("document.documentElement.scrollWidth") == width, name
-            assert accessible(browser) == [], (name, width)
-            shown = browser.run("document.documentElement.outerHTML")
-            assert not any(card.identity[:12] in shown for card in town.cards)
-        pictures(browser, page, name)
-    assert page.link.partition("#")[2] not in str(browser.call("Page.getNavigationHistory"))
+        page.goto(f"{served.origin}/{name}")
+        settle(page)
+        assert heard.complaints == []
+        assert [url for url in heard.requests if not url.startswith(served.origin)] == []
+        assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"], name
+        assert accessible(page) == [], name
+        assert not any(card.identity[:12] in page.content() for card in town.cards)
+        if screen == "desktop":
+            pictures(page, served, name)
 
 
-def test_an_item_is_found_by_keyboard(browser: Browser, page: OpenPage):
-    browser.open(f"{page.origin}/model", width=1280, height=900)
-    browser.run("document.querySelector('input[type=search]').focus()")
-    browser.call("Input.insertText", text="golden win")
-    submit(browser, "document.querySelector('form[role=search]').requestSubmit()", "/model")
-    rows = browser.run("document.querySelector('section table tbody').innerText")
+def test_the_link_leaves_no_trace_in_the_history(chromium: Browser, town: Town):
+    with operator_page(town.folder.path) as served, chromium.new_context() as context:
+        page = context.new_page()
+        enter(page, served)
+        page.goto(f"{served.origin}/runs")
+        assert len(history(page)) > 1
+        assert served.link.partition("#")[2] not in str(history(page))
+
+
+def test_an_item_is_found_by_keyboard(page: Page, heard: Heard, served: ServedPage):
+    page.goto(f"{served.origin}/model")
+    page.get_by_role("searchbox").focus()
+    page.keyboard.type("golden win")
+    with leading_to(page, "/model"):
+        page.keyboard.press("Enter")
+    rows = page.locator("section table tbody").first.inner_text()
     assert rows.startswith("The Golden Winter")
     assert rows.count("±") == 2
-    assert browser.complaints() == []
+    assert heard.complaints == []
 
 
-def test_the_start_leads_on_and_another_browser_gets_nothing(browser: Browser, page: OpenPage, tmp_path: Path):
-    browser.open(f"{page.origin}/")
-    until(browser, "location.pathname === '/overview' && document.readyState === 'complete'")
-    with Browser(tmp_path / "chromium") as other:
-        other.open(page.link)
-        other.open(f"{page.origin}/runs")
-        assert other.run("document.querySelectorAll('table').length") == 0
-        assert "for the operator" in other.run("document.body.innerText")
+def test_the_start_leads_on_and_another_browser_gets_nothing(page: Page, new_context, served: ServedPage):
+    page.goto(f"{served.origin}/")
+    page.wait_for_url(f"{served.origin}/overview")
+    other = new_context().new_page()
+    other.goto(served.link)
+    other.goto(f"{served.origin}/runs")
+    assert other.locator("table").count() == 0
+    assert "for the operator" in other.locator("body").inner_text()

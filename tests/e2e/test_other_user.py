@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from owner_page import owner_page
+from served_pages import owner_page
 
 from hdpmf.device.card import new_device
 from hdpmf.ratings import RatingScale

@@ -19,12 +19,13 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
-from browser import Browser, find_chromium
-from owner_page import choose_file, enter, owner_page, pictures, submit, until
+from browsing import Heard, leading_to, settle
+from playwright.sync_api import Locator, Page, expect
+from served_pages import enter, owner_page, pictures
 from server_processes import HELPER, LEADER, Pair
 
 from hdpmf.aggregator.config import TaskRules
-from hdpmf.cli import main
+from hdpmf.cli.main import run
 from hdpmf.device.card import card_of, new_device
 from hdpmf.device.joined import join
 from hdpmf.device.reporting import Reporter
@@ -58,7 +59,7 @@ def films() -> str:
 def hdpmf(*arguments: object) -> None:
     """A command, in this process."""
     with pytest.raises(SystemExit) as end:
-        main.run([str(argument) for argument in arguments])
+        run([str(argument) for argument in arguments])
     assert end.value.code in (0, None)
 
 
@@ -109,21 +110,15 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
         thread.join()
 
 
-def fetched(browser: Browser, path: str) -> dict[str, Any]:
-    """What a button of the page would save as a file."""
-    headers = "{'content-type': 'application/json', 'x-csrf': document.body.dataset.csrf}"
-    script = f"fetch('{path}', {{method: 'POST', headers: {headers}, body: '{{}}'}}).then(told => told.json())"
-    found: dict[str, Any] = browser.run(script)
+def saved(page: Page, button: Locator) -> dict[str, Any]:
+    """The file that a button saves."""
+    with page.expect_download() as download:
+        button.click()
+    found: dict[str, Any] = json.loads(download.value.path().read_bytes())
     return found
 
 
-def text_of(browser: Browser) -> str:
-    text: str = browser.run("document.querySelector('main').innerText")
-    return text
-
-
-def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(tmp_path: Path) -> None:
-    find_chromium()
+def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(page: Page, heard: Heard, tmp_path: Path) -> None:
     shop, films_file, mine = tmp_path / "shop", tmp_path / "films.csv", tmp_path / "mine.sqlite"
     films_file.write_text(films())
     port = free_port()
@@ -131,29 +126,33 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(tmp_path: Pat
     others = make_others(tmp_path)
     with (
         Pair(tmp_path, rules=TaskRules(minimum=16, lease=2.0)) as pair,
-        owner_page(mine, "--every", "1") as page,
-        Browser(tmp_path / "chromium") as browser,
+        owner_page(mine, "--every", "1") as served,
     ):
+        main = page.locator("main")
         # A store, a catalogue, ten films, the dial.
-        enter(browser, page)
-        submit(browser, "document.querySelector('main form').requestSubmit()", "/rate")
-        choose_file(browser, "form[data-action='/rate/catalogue'] input", films_file)
-        submit(browser, "document.querySelector('form[data-action$=catalogue]').requestSubmit()", "/rate")
+        enter(page, served)
+        with leading_to(page, "/rate"):
+            main.locator("form button").click()
+        form = page.locator("form[data-action='/rate/catalogue']")
+        form.locator("input").set_input_files(films_file)
+        with leading_to(page, "/rate"):
+            form.locator("button").click()
         for place, title in enumerate(TITLES[:10]):
-            browser.run("document.getElementById('search').value = ''; document.getElementById('search').focus()")
-            browser.call("Input.insertText", text=title.lower())
-            until(browser, f"document.querySelector('#found strong')?.textContent === 'The {title}'")
-            browser.click(f"#found .item .stars label:nth-of-type({1 + place % 5})")
-            until(browser, f"document.getElementById('rated').textContent === '{place + 1}'")
-        pictures(browser, page, "rate")
-        browser.open(f"{page.origin}/privacy")
-        browser.click("button.group[data-weight='0.5']")
-        until(browser, "document.getElementById('meaning').innerText.includes('62 %')")
-        submit(browser, "document.querySelector('#dial-form button.main').click()", "/privacy")
+            page.get_by_role("searchbox").fill(title.lower())
+            found = page.locator("#found .item")
+            expect(found.locator("strong")).to_have_text([f"The {title}"])
+            found.locator(".stars label").nth(place % 5).click()
+            expect(page.locator("#rated")).to_have_text(str(place + 1))
+        pictures(page, served, "rate")
+        page.goto(f"{served.origin}/privacy")
+        page.locator("button.group[data-weight='0.5']").click()
+        expect(page.locator("#meaning")).to_contain_text("62 %")
+        with leading_to(page, "/privacy"):
+            page.locator("#dial-form button.main").click()
 
         # The recommender's operator: enrols the cards, pins the servers, invites.
-        browser.open(f"{page.origin}/recommenders")
-        card = DeviceCard(**fetched(browser, "/recommenders/card"))
+        page.goto(f"{served.origin}/recommenders")
+        card = DeviceCard(**saved(page, page.locator("form[action='/recommenders/card'] button")))
         place = ServiceFolder(shop)
         place.enroll([card, *(card_of(store) for store in others)])
         servers = tmp_path / "servers.json"
@@ -168,28 +167,26 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(tmp_path: Pat
         wait_for(pair, place.served, 60)
 
         # Joining: nothing before the digests were compared.
-        choose_file(browser, "form[data-action='/recommenders/look'] input", shop / "invitation.json")
-        submit(
-            browser,
-            "document.querySelector(\"form[data-action='/recommenders/look']\").requestSubmit()",
-            "/recommenders",
-        )
-        assert invitation.servers.digest in text_of(browser)
+        form = page.locator("form[data-action='/recommenders/look']")
+        form.locator("input").set_input_files(shop / "invitation.json")
+        with leading_to(page, "/recommenders"):
+            form.locator("button").click()
+        expect(main).to_contain_text(invitation.servers.digest)
         with DeviceStore.open(mine) as store:
             assert store.policy.servers == ()
-        submit(browser, "document.querySelector('button[value=yes]').click()", "/recommenders")
+        with leading_to(page, "/recommenders"):
+            page.locator("button[value=yes]").click()
 
         # A run: it asks, and waits for the answer.
         with living(others, invitation):
             hdpmf("recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18)
-            browser.open(f"{page.origin}/leaves")
+            page.goto(f"{served.origin}/leaves")
             for _ in range(60):
-                if "Somebody asks" in text_of(browser):
+                if "Somebody asks" in main.inner_text():
                     break
-                until(browser, "true")
-                threading.Event().wait(0.5)
-                browser.open(f"{page.origin}/leaves")
-            told = text_of(browser)
+                page.wait_for_timeout(500)
+                page.reload()
+            told = main.inner_text()
             assert "The Quiet Harbour" in told
             assert "10 of your ratings would take part" in told
             assert "Sums are over 18 people at least." in told
@@ -197,44 +194,51 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(tmp_path: Pat
             assert "Nothing was ever sent" in told
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
-            pictures(browser, page, "leaves")
-            submit(browser, "document.querySelector('button[value=once]').click()", "/leaves")
+            pictures(page, served, "leaves")
+            with leading_to(page, "/leaves"):
+                page.locator("button[value=once]").click()
             wait_for(pair, lambda: any(entry.action == "sent" for entry in entries_of(mine)), 100)
             wait_for(pair, lambda: any(entry.action == "received" for entry in entries_of(mine)), 150)
 
         # The list, made here; what was sent; what is left.
-        browser.open(f"{page.origin}/for-you")
-        assert browser.run("document.querySelectorAll('.list li').length") == 20
-        first = browser.run("document.querySelector('.list h2').firstChild.textContent.trim()")
-        pictures(browser, page, "for-you")
-        submit(browser, "document.querySelector('.list button').click()", "/for-you")
-        assert browser.run("document.querySelector('.list h2').firstChild.textContent.trim()") != first
-        browser.open(f"{page.origin}/leaves")
-        told = text_of(browser)
+        page.goto(f"{served.origin}/for-you")
+        titles = page.locator(".list h2")
+        expect(titles).to_have_count(20)
+        first = titles.first.inner_text()
+        pictures(page, served, "for-you")
+        with leading_to(page, "/for-you"):
+            page.locator(".list button").first.click()
+        assert titles.first.inner_text() != first
+        page.goto(f"{served.origin}/leaves")
+        told = main.inner_text()
         assert "a report for each user, in shares for" in told
         assert "Nothing was ever sent" not in told
-        assert browser.run("document.querySelectorAll('.budget rect.bar').length") == 10
-        saved = fetched(browser, "/leaves/export")["entries"]
-        assert [entry["action"] for entry in saved] == ["agreed", "sent", "received"]
+        expect(page.locator(".budget rect.bar")).to_have_count(10)
+        exported = saved(page, page.locator("form[action='/leaves/export'] button"))["entries"]
+        assert [entry["action"] for entry in exported] == ["agreed", "sent", "received"]
         for name in ("privacy", "recommenders", "settings"):
-            pictures(browser, page, name)
+            pictures(page, served, name)
 
         # Leaving and forgetting: what was sent stays in the ledger.
-        browser.open(f"{page.origin}/recommenders")
-        submit(browser, "document.querySelector('button[value=leave]').click()", "/recommenders")
-        assert "cannot be recalled" in text_of(browser)
-        browser.open(f"{page.origin}/settings")
+        page.goto(f"{served.origin}/recommenders")
+        with leading_to(page, "/recommenders"):
+            page.locator("button[value=leave]").click()
+        expect(main).to_contain_text("cannot be recalled")
+        page.goto(f"{served.origin}/settings")
         for choice in ("value=ratings", "name=sure"):
-            browser.run(f"document.querySelector('input[{choice}]').click()")
-        submit(browser, "document.querySelector('button.danger').click()", "/settings")
+            page.locator(f"input[{choice}]").check()
+        with leading_to(page, "/settings"):
+            page.locator("button.danger").click()
         with DeviceStore.open(mine) as store:
             assert store.n_ratings == 0
             assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
             assert store.ledger.spent_total() == pytest.approx(10 * 0.5, rel=0.01)
-        browser.open(f"{page.origin}/leaves")
-        assert "Nothing was ever sent" not in text_of(browser)
-        assert browser.complaints() == []
-        log = "".join(page.log)
+        page.goto(f"{served.origin}/leaves")
+        assert "Nothing was ever sent" not in main.inner_text()
+        settle(page)
+        assert heard.complaints == []
+        assert [url for url in heard.requests if not url.startswith(served.origin)] == []
+        log = "".join(served.log)
         assert not any(title in log for title in TITLES)
         summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
         assert summary["users"] == OTHERS + 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from browser import Browser, find_chromium
+from browsing import DESKTOP, SCREENS, Heard, find_chromium, settle
+from playwright.sync_api import BrowserContext, Page
 
 from hdpmf import paper
 from hdpmf.experiments import Store, resolve, run_experiments
@@ -20,7 +20,6 @@ from hdpmf.report.page import render
 from hdpmf.report.writer import experiment_page
 
 WORLD = {"n_users": 40, "n_items": 30, "n_ratings": 900}
-WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
 @pytest.fixture(scope="module")
@@ -49,171 +48,161 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report" / "index.html"
 
 
-@pytest.fixture(scope="module")
-def browser(report: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as one:
-        yield one
+def test_a_page_that_misbehaves_would_be_noticed(context: BrowserContext, page: Page, heard: Heard, tmp_path: Path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<script>console.error('x'); missing()</script><img src='http://192.0.2.1/a.png'>")
+    context.set_offline(True)
+    page.goto(bad.as_uri())
+    settle(page)
+    assert len(heard.complaints) >= 2
+    assert "http://192.0.2.1/a.png" in heard.requests
 
 
-def test_a_page_that_misbehaves_would_be_noticed(browser: Browser, tmp_path: Path):
-    page = tmp_path / "bad.html"
-    page.write_text("<script>console.error('x'); missing()</script><img src='http://192.0.2.1/a.png'>")
-    browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
-    try:
-        browser.open(page.as_uri())
-        assert len(browser.complaints()) >= 2
-        assert "http://192.0.2.1/a.png" in browser.requests()
-    finally:
-        browser.call(
-            "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
-        )
-
-
-def unfold(browser: Browser, report: Path, **screen) -> None:
+def unfold(page: Page, report: Path) -> None:
     """Open the page with all its sections unfolded and drawn."""
-    browser.open(report.as_uri(), **screen)
-    browser.run("document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })")
-    browser.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
+    page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })")
+    settle(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("screen", WIDTHS)
-def test_it_renders_without_complaint_and_asks_nobody(browser: Browser, report: Path, tmp_path: Path, screen, dark):
-    width, height = WIDTHS[screen]
-    unfold(browser, report, width=width, height=height, dark=dark)
-    assert browser.complaints() == []
-    assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
-    assert browser.run("document.documentElement.scrollWidth") == width  # nothing makes the page scroll sideways
-    assert browser.run("document.querySelectorAll('.panel').length") == 16  # two of them of lists
-    drawn = browser.run("JSON.parse(document.getElementById('report-data').textContent)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_it_renders_without_complaint_and_asks_nobody(new_context, report: Path, screen, scheme):
+    context = new_context(**SCREENS[screen], color_scheme=scheme)
+    page, heard = context.new_page(), Heard(context)
+    unfold(page, report)
+    assert heard.complaints == []
+    assert [url for url in heard.requests if not url.startswith(("file:", "data:"))] == []
+    # Nothing makes the page scroll sideways.
+    assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+    assert page.evaluate("document.querySelectorAll('.panel').length") == 16  # two of them of lists
+    drawn = page.evaluate("JSON.parse(document.getElementById('report-data').textContent)")
     for kind, selector in (("lines", "path.line"), ("bars", "path.bar")):
         figures = [one for one in drawn["figures"] if one["kind"] == kind]
         assert len(figures) == (6 if kind == "lines" else 2)
         # One of each for every method, in each of two panels.
-        assert _count(browser, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
+        assert _count(page, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
     shown = {method for figure in drawn["figures"] for method in figure["methods"]}
     assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean", "most-popular"} <= shown
-    assert browser.run("[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))")
-    background = browser.run("getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, background[4:-1].split(", "))) < 200) == dark
-    picture = tmp_path / f"{screen}-{'dark' if dark else 'light'}.png"
-    browser.screenshot(picture, whole=True)
-    assert picture.stat().st_size > 50_000
+    assert page.evaluate("[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, background[4:-1].split(", "))) < 200) == (scheme == "dark")
+    assert len(page.screenshot(full_page=True)) > 50_000
 
 
-def _count(browser: Browser, selector: str) -> int:
-    found: int = browser.run(f"document.querySelectorAll({selector!r}).length")
-    return found
+def _count(page: Page, selector: str) -> int:
+    return page.locator(selector).count()
 
 
-def test_the_legend_takes_a_method_out_and_in(browser: Browser, report: Path):
-    unfold(browser, report)
+def test_the_legend_takes_a_method_out_and_in(page: Page, heard: Heard, report: Path):
+    unfold(page, report)
     lines, button = "#figure_sparsity .panel g[data-method='hdpmf']", "#figure_sparsity .legend [data-method='hdpmf']"
-    assert _count(browser, lines) == 2
-    browser.click(button)
-    assert _count(browser, lines) == 0
-    assert browser.run(f'document.querySelector("{button}").getAttribute("aria-pressed")') == "false"
-    assert _count(browser, "#figure_epsilon .panel g[data-method='hdpmf']") == 2  # only this figure
-    browser.click(button)
-    assert _count(browser, lines) == 2
-    assert browser.complaints() == []
+    assert _count(page, lines) == 2
+    page.click(button)
+    assert _count(page, lines) == 0
+    assert page.evaluate(f'document.querySelector("{button}").getAttribute("aria-pressed")') == "false"
+    assert _count(page, "#figure_epsilon .panel g[data-method='hdpmf']") == 2  # only this figure
+    page.click(button)
+    assert _count(page, lines) == 2
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_choices_change_figures_and_tables(browser: Browser, report: Path):
-    unfold(browser, report)
-    first = browser.run("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')")
-    browser.click("input[value='mae'] + span")
-    assert browser.run("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')") != first
-    assert browser.run("document.querySelector('#figure_f_uc svg text:not(.low)') !== null")
-    browser.click("input[value='5'] + span")
-    assert "K = 10 only" in browser.run("document.querySelector('#figure_sparsity .chartnote').textContent")
-    browser.run("document.getElementById('dataset').value = 'own'")
-    browser.run("document.getElementById('dataset').dispatchEvent(new Event('change'))")
-    assert _count(browser, ".panel") == 8
-    assert browser.run("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
-    assert browser.complaints() == []
+def test_choices_change_figures_and_tables(page: Page, heard: Heard, report: Path):
+    unfold(page, report)
+    first = page.evaluate("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')")
+    page.check("input[value='mae']")
+    assert page.evaluate("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')") != first
+    assert page.evaluate("document.querySelector('#figure_f_uc svg text:not(.low)') !== null")
+    page.check("input[value='5']")
+    assert "K = 10 only" in page.evaluate("document.querySelector('#figure_sparsity .chartnote').textContent")
+    page.evaluate("document.getElementById('dataset').value = 'own'")
+    page.evaluate("document.getElementById('dataset').dispatchEvent(new Event('change'))")
+    assert _count(page, ".panel") == 8
+    assert page.evaluate("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_pointing_shows_values_and_a_kept_value_leads_to_its_runs(browser: Browser, report: Path):
-    unfold(browser, report)
-    browser.hover("#figure_epsilon .panel svg")
-    assert browser.run("document.getElementById('tip').hidden") is False
-    assert "±" in browser.run("document.getElementById('tip').textContent")
-    browser.click("#figure_epsilon .panel svg")
-    link = browser.run("document.querySelector('#tip a').hash.slice(1)")
-    browser.click("#tip a")
-    assert browser.run("location.hash.slice(1)") == link
-    browser.run("new Promise(done => setTimeout(done, 100))")
-    assert browser.run(f"document.getElementById({link!r}).closest('details').open") is True
-    place = browser.run(f"document.getElementById({link!r}).getBoundingClientRect().top")
+def test_pointing_shows_values_and_a_kept_value_leads_to_its_runs(page: Page, heard: Heard, report: Path):
+    unfold(page, report)
+    page.hover("#figure_epsilon .panel svg")
+    assert page.evaluate("document.getElementById('tip').hidden") is False
+    assert "±" in page.evaluate("document.getElementById('tip').textContent")
+    page.click("#figure_epsilon .panel svg")
+    link = page.evaluate("document.querySelector('#tip a').hash.slice(1)")
+    page.click("#tip a")
+    assert page.evaluate("location.hash.slice(1)") == link
+    page.evaluate("new Promise(done => setTimeout(done, 100))")
+    assert page.evaluate(f"document.getElementById({link!r}).closest('details').open") is True
+    place = page.evaluate(f"document.getElementById({link!r}).getBoundingClientRect().top")
     assert 0 <= place < 900
-    assert browser.complaints() == []
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_the_keyboard_reaches_every_value(browser: Browser, report: Path):
-    unfold(browser, report)
-    browser.run("document.querySelector('#figure_epsilon .panel svg').focus()")
+def test_the_keyboard_reaches_every_value(page: Page, heard: Heard, report: Path):
+    unfold(page, report)
+    page.evaluate("document.querySelector('#figure_epsilon .panel svg').focus()")
     texts = []
     for _ in range(3):
-        browser.key("ArrowRight")
-        texts.append(browser.run("document.querySelector('#tip .title').textContent"))
+        page.keyboard.press("ArrowRight")
+        texts.append(page.evaluate("document.querySelector('#tip .title').textContent"))
     assert len(set(texts)) == 3
     assert "ε = 0.25" in texts[0]
-    browser.key("Enter")
-    assert browser.run("document.activeElement.closest('#tip') !== null")
-    browser.key("Escape")
-    assert browser.run("document.getElementById('tip').hidden") is True
-    assert browser.run("document.activeElement.tagName") == "svg"
-    assert browser.complaints() == []
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('#tip') !== null")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.getElementById('tip').hidden") is True
+    assert page.evaluate("document.activeElement.tagName") == "svg"
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_honest_epsilon_has_levels_and_places_of_its_own(browser: Browser, report: Path):
-    unfold(browser, report)
-    assert _count(browser, "#figure_honest .panel g[data-method='user-mean'] path.level") == 2
-    assert _count(browser, "#figure_honest .panel g[data-method='hdpmf'] path.level") == 0
-    assert "secure sums seen" in browser.run(
+def test_honest_epsilon_has_levels_and_places_of_its_own(page: Page, heard: Heard, report: Path):
+    unfold(page, report)
+    assert _count(page, "#figure_honest .panel g[data-method='user-mean'] path.level") == 2
+    assert _count(page, "#figure_honest .panel g[data-method='hdpmf'] path.level") == 0
+    assert "secure sums seen" in page.evaluate(
         "document.querySelector(\"#figure_honest .legend [data-method='hdp-sum']\").textContent"
     )
-    browser.run("document.querySelector('#figure_honest .panel svg').focus()")
-    browser.key("ArrowRight")
-    told = browser.run("document.getElementById('tip').textContent")
+    page.evaluate("document.querySelector('#figure_honest .panel svg').focus()")
+    page.keyboard.press("ArrowRight")
+    told = page.evaluate("document.getElementById('tip').textContent")
     assert "honest ε = " in told
     assert "nominal ε 0.25" in told
     assert "User mean" in told
-    assert browser.complaints() == []
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_without_script_the_tables_are_all_there(browser: Browser, report: Path):
-    browser.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        browser.open(report.as_uri())
-        root = browser.call("DOM.getDocument", depth=0)["root"]["nodeId"]
-        for selector, least in (("#table3-table td", 20), ("details.numbers[open] td", 100), ("noscript p", 0)):
-            found = browser.call("DOM.querySelectorAll", nodeId=root, selector=selector)["nodeIds"]
-            assert len(found) > least
-        assert browser.call("DOM.querySelectorAll", nodeId=root, selector=".controls[hidden]")["nodeIds"]
-    finally:
-        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+def test_without_script_the_tables_are_all_there(new_context, report: Path):
+    page = new_context(java_script_enabled=False).new_page()
+    page.goto(report.as_uri())
+    for selector, least in (("#table3-table td", 20), ("details.numbers[open] td", 100), ("noscript p", 0)):
+        assert page.locator(selector).count() > least
+    assert page.locator(".controls[hidden]").count() > 0
 
 
-def test_the_first_screen_is_the_result(browser: Browser, report: Path):
-    width, height = WIDTHS["desktop"]
-    browser.open(report.as_uri(), width=width, height=height)
-    assert browser.run("document.querySelector('#overview .broad').getBoundingClientRect().bottom") < height
-    told = browser.run("[...document.querySelectorAll('.headline li')].map((sentence) => sentence.textContent)")
+def test_the_first_screen_is_the_result(page: Page, report: Path):
+    page.goto(report.as_uri())
+    height = DESKTOP["viewport"]["height"]
+    assert page.evaluate("document.querySelector('#overview .broad').getBoundingClientRect().bottom") < height
+    told = page.evaluate("[...document.querySelectorAll('.headline li')].map((sentence) => sentence.textContent)")
     assert 1 <= len(told) <= 3
     assert not any(re.search(r"\d\.\d{4}", sentence) for sentence in told)
-    shown = browser.run("document.querySelectorAll('#overview .broad [data-glance]').length")
-    assert shown == browser.run("document.querySelectorAll('#table3-table tbody:first-of-type th[scope=row]').length")
-    assert browser.run("document.documentElement.scrollHeight") < 6_000  # the rest is folded
-    assert _count(browser, "details.fold[open]") == 1
-    assert browser.run("document.querySelector('#overview .narrow').checkVisibility()") is False
+    shown = page.evaluate("document.querySelectorAll('#overview .broad [data-glance]').length")
+    assert shown == page.evaluate("document.querySelectorAll('#table3-table tbody:first-of-type th[scope=row]').length")
+    assert page.evaluate("document.documentElement.scrollHeight") < 6_000  # the rest is folded
+    assert _count(page, "details.fold[open]") == 1
+    assert page.evaluate("document.querySelector('#overview .narrow').checkVisibility()") is False
 
 
-def test_names_in_the_figure_of_the_result_do_not_meet(browser: Browser, report: Path):
-    for width, kind in ((1280, "broad"), (390, "narrow")):
-        browser.open(report.as_uri(), width=width)
-        boxes = browser.run(
+def test_names_in_the_figure_of_the_result_do_not_meet(new_context, report: Path):
+    for screen, kind in (("desktop", "broad"), ("phone", "narrow")):
+        page, width = new_context(**SCREENS[screen]).new_page(), SCREENS[screen]["viewport"]["width"]
+        page.goto(report.as_uri())
+        boxes = page.evaluate(
             f"[...document.querySelectorAll('#overview .{kind} .value')]"
             ".map((name) => name.getBoundingClientRect().toJSON())"
         )
@@ -226,33 +215,35 @@ def test_names_in_the_figure_of_the_result_do_not_meet(browser: Browser, report:
                 assert apart or abs(one["top"] - other["top"]) > 9, (kind, one, other)
 
 
-def test_the_contents_stay_and_lead_into_what_is_folded(browser: Browser, report: Path):
-    browser.open(report.as_uri())
-    browser.click(".contents a[href='#tuning']")
-    browser.run("new Promise((done) => setTimeout(done, 150))")
-    assert browser.run("document.querySelector('#tuning details.fold').open") is True
-    assert 0 <= browser.run("document.getElementById('tuning').getBoundingClientRect().top") < 300
-    assert browser.run("document.querySelector('.contents').getBoundingClientRect().top") == 0
-    browser.click("#unfold")
-    browser.run("new Promise((done) => setTimeout(done, 150))")
-    assert _count(browser, "details.fold:not([open])") == 0
-    assert browser.run("document.getElementById('unfold').textContent") == "Fold all"
-    assert browser.complaints() == []
+def test_the_contents_stay_and_lead_into_what_is_folded(page: Page, heard: Heard, report: Path):
+    page.goto(report.as_uri())
+    page.click(".contents a[href='#tuning']")
+    page.evaluate("new Promise((done) => setTimeout(done, 150))")
+    assert page.evaluate("document.querySelector('#tuning details.fold').open") is True
+    assert 0 <= page.evaluate("document.getElementById('tuning').getBoundingClientRect().top") < 300
+    assert page.evaluate("document.querySelector('.contents').getBoundingClientRect().top") == 0
+    page.click("#unfold")
+    page.evaluate("new Promise((done) => setTimeout(done, 150))")
+    assert _count(page, "details.fold:not([open])") == 0
+    assert page.evaluate("document.getElementById('unfold').textContent") == "Fold all"
+    settle(page)
+    assert heard.complaints == []
 
 
-def test_a_phone_says_that_a_table_goes_on(browser: Browser, report: Path):
-    width, height = WIDTHS["phone"]
-    unfold(browser, report, width=width, height=height)
-    hint = "getComputedStyle(document.querySelector('#lists .scroll'), '::before').content"
-    assert "Swipe sideways" in browser.run(hint)
-    assert browser.run("document.querySelector('#lists .scroll').scrollWidth") > width
-    unfold(browser, report)  # a wide screen has room
-    assert "Swipe" not in browser.run("getComputedStyle(document.querySelector('#table3 .scroll'), '::before').content")
+def test_a_phone_says_that_a_table_goes_on(new_context, page: Page, report: Path):
+    hint = "getComputedStyle(document.querySelector('{} .scroll'), '::before').content"
+    phone = new_context(**SCREENS["phone"]).new_page()
+    unfold(phone, report)
+    assert "Swipe sideways" in phone.evaluate(hint.format("#lists"))
+    width = SCREENS["phone"]["viewport"]["width"]
+    assert phone.evaluate("document.querySelector('#lists .scroll').scrollWidth") > width
+    unfold(page, report)  # a wide screen has room
+    assert "Swipe" not in page.evaluate(hint.format("#table3"))
 
 
-def test_every_cell_of_a_row_has_its_border(browser: Browser, report: Path):
-    unfold(browser, report)
-    bare = browser.run(
+def test_every_cell_of_a_row_has_its_border(page: Page, report: Path):
+    unfold(page, report)
+    bare = page.evaluate(
         "(() => { const wide = (row) => [...row.children].reduce((sum, cell) => sum + cell.colSpan, 0);"
         " return [...document.querySelectorAll('table.wide tbody tr')].filter((row) =>"
         " [...row.children].some((cell) => getComputedStyle(cell).borderTopWidth !== '1px')"
@@ -261,11 +252,12 @@ def test_every_cell_of_a_row_has_its_border(browser: Browser, report: Path):
     )
     assert bare == []
     # A cell that stays while others scroll keeps its border only if borders are its own.
-    assert browser.run("getComputedStyle(document.querySelector('table.wide')).borderCollapse") == "separate"
+    assert page.evaluate("getComputedStyle(document.querySelector('table.wide')).borderCollapse") == "separate"
 
 
-def test_a_report_on_ones_own_experiment_works_too(browser: Browser, report: Path):
-    unfold(browser, report.with_name("own.html"))
-    assert browser.complaints() == []
-    assert _count(browser, ".panel svg path.line") > 10
-    assert browser.run("document.querySelector('.controls').hidden") is False
+def test_a_report_on_ones_own_experiment_works_too(page: Page, heard: Heard, report: Path):
+    unfold(page, report.with_name("own.html"))
+    settle(page)
+    assert heard.complaints == []
+    assert _count(page, ".panel svg path.line") > 10
+    assert page.evaluate("document.querySelector('.controls').hidden") is False

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.page.conftest import HOST, ORIGIN
+from tests.unit.service.page.conftest import OWN, PAGES, Operator
 
 from hdpmf.errors import ConfigError
 from hdpmf.service.page.login import ProxyLogin
-
-from .conftest import OWN, Operator
-from .test_operator_pages import PAGES
 
 PROXY, HEADER, PUBLIC = "192.0.2.7", "x-remote-user", "https://ops.example"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from growing_town import BITS, SUMS, WORLD, Town
+from tests.unit.service.page.conftest import PAGES
 
 from hdpmf.errors import ConfigError
 from hdpmf.methods import method_named
@@ -19,8 +20,6 @@ from hdpmf.service import watching
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.page.items import ModelItems
 from hdpmf.service.released import weight_deviations
-
-PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 
 
 def told(operator, path: str) -> str:

@@ -17,6 +17,7 @@ from hdpmf.service.page.login import Login, TokenLogin
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.web.sessions import PageDoor
 
+PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 OWN = {"sec-fetch-site": "same-origin"}
 
 
