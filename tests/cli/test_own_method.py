@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hdpmf
+from hdpmf.cli.shared.running import SOME_RUNS_FAILED
 from hdpmf.errors import ConfigError
 from hdpmf.methods import METHODS
 from hdpmf.methods.source import source_digest
@@ -40,9 +41,9 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _experiment(folder: Path) -> dict[str, Any]:
+def _experiment(folder: Path, *, code: int = 0) -> dict[str, Any]:
     ended = _run(folder, "hdpmf", "experiment", "run", "with-mine.toml", "--out", "out", "--jobs", "1", "--json")
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == code, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
     return found | {"cells": {cell["method"]: cell for cell in found["cells"]}, "said": ended.stderr}
 
@@ -71,7 +72,7 @@ def test_a_changed_method_is_run_again_and_a_broken_one_ends_nothing(folder: Pat
     assert changed["cells"]["damped-mean"]["mse"]["mean"] > first["cells"]["damped-mean"]["mse"]["mean"] + 0.1
     assert changed["cells"]["hdp-sum"] == first["cells"]["hdp-sum"]
     (folder / "damped.py").write_text(METHOD.replace("self.means_ = ", "self.means_ = 1 / 0 * "))
-    broken = _experiment(folder)
+    broken = _experiment(folder, code=SOME_RUNS_FAILED)
     assert broken["ran"] == {"failed": 2}
     assert broken["cells"]["damped-mean"]["status"] == "failed"
     assert broken["cells"]["hdp-sum"]["status"] == "done"
