@@ -153,7 +153,7 @@ def test_another_item_table_than_the_pinned_one() -> None:
     store.pin_catalogue(table())
     world.publish(catalogue=encode(table(titles=("x",) * N_ITEMS)), task=make_task())
     live(reporter(store, world), world, 200)
-    assert store.catalogue == table()
+    assert store.pinned_catalogue.table == table()
 
 
 SECOND = {

@@ -8,6 +8,7 @@ import msgspec
 
 from hdpmf.device.local_model import recommend_each
 from hdpmf.device.rated import ME
+from hdpmf.device.shelves import id_of, shelf_of
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import StorageError
 from hdpmf.ratings import ItemFilter
@@ -23,7 +24,7 @@ def for_you(store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None) 
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    hidden = set(hidden_items(store))
+    hidden = hidden_ids(store)
     lists = without(hidden, n, recommend_each(store, [ME], n + len(hidden), only=only))
     return next(iter(lists))[1]
 
@@ -36,8 +37,13 @@ def without(
         yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
 
 
+def hidden_ids(store: DeviceStore) -> set[str]:
+    """What the owner is not interested in of this recommender's items, by their ids."""
+    return {id_of(name) for name in hidden_items(store) if shelf_of(name) == store.shelf}
+
+
 def hidden_items(store: DeviceStore) -> tuple[str, ...]:
-    """What the owner is not interested in, the oldest first."""
+    """What the owner is not interested in, by its name on this device, the oldest first."""
     data = store.get(_HIDDEN)
     try:
         return () if data is None else msgspec.msgpack.decode(data, type=tuple[str, ...])

@@ -154,14 +154,12 @@ class Budget:
 
 
 def budgets(store: DeviceStore) -> list[Budget]:
-    """What each rating of the recommender's items has left; none before there is a catalogue."""
-    if store.pinned_catalogue is None:
-        return []
-    ratings, weights, policy = store.ratings(), store.weights(), store.policy
-    allowed = weights.for_ratings(ratings) * policy.own_epsilon
-    left = store.ledger.remaining(ratings, weights, policy)
-    items = map(str, ratings.item_ids.tolist())
-    return [
-        Budget(item, most, min(max(rest, 0.0), most))
-        for item, most, rest in zip(items, allowed.tolist(), left.tolist(), strict=True)
-    ]
+    """What each rating has left, whichever recommender has its item."""
+    records, policy = store.records(), store.policy
+    spent, tag_of = store.ledger.spent(), store.ledger.tag_of
+    found = []
+    for record in records:
+        allowed = (record.weight or 0.0) * policy.own_epsilon
+        left = allowed - spent.get(tag_of(record.user, record.item), 0.0)
+        found.append(Budget(record.item, allowed, min(max(left, 0.0), allowed)))
+    return found

@@ -1,21 +1,25 @@
 """The recommenders that a device's owner has joined: several side by side, with one ledger.
 
-What is pinned of each (address, authority, servers) is the owner's word, never a message's. All are about the one item
-table that is pinned here.
+Each has its place in the store, with its own catalogue, model and roster, and with what is pinned of it: authority and
+servers. Pins are the owner's word, never a message's.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from hdpmf.device.following import digests
 from hdpmf.device.ledger import utc_now
+from hdpmf.device.named_values import FIRST
+from hdpmf.device.old_joined import joined_before
 from hdpmf.device.pair import pinned_servers
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.protocol.servers import Servers
 
-_JOINED = "recommenders"
+_JOINED, _LAST = "joined", "address"
+_HTTPS = "https://"
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,43 +27,98 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: Where it is.
-        authority: The certificate (PEM) that its own must come from; empty for the public ones.
-        servers: The two servers that sum for it; None where devices mask their numbers.
+        place: Its place in the store.
         since: When it was joined.
         paused: It is not answered at the moment.
+        left: The owner has left it. Its place is kept, for the ratings of its items and should the owner come back.
     """
 
     address: str
-    authority: bytes = b""
-    servers: Servers | None = None
+    place: int = FIRST
     since: str = ""
     paused: bool = False
+    left: bool = False
 
     @property
     def two_servers(self) -> bool:
         """Whether two servers sum for it."""
-        return self.address.startswith("https://")
+        return self.address.startswith(_HTTPS)
 
 
 def joined(store: DeviceStore) -> list[Joined]:
+    """Those that the owner has not left, the oldest first."""
+    return [known for known in ever_joined(store) if not known.left]
+
+
+def ever_joined(store: DeviceStore) -> list[Joined]:
     """All of them, the oldest first."""
     data = store.get(_JOINED)
     try:
-        known = [] if data is None else msgspec.msgpack.decode(data, type=list[Joined])
+        if data is not None:
+            return msgspec.msgpack.decode(data, type=list[Joined])
     except msgspec.MsgspecError:
         raise StorageError("the recommenders cannot be read: the store is damaged") from None
-    address = (store.get("address") or b"").decode()
-    if data is None and address:  # joined by a version that knew one
-        pair = pinned_servers(store) if address.startswith("https://") else None
-        known = [Joined(address=address, authority=store.get("authority") or b"", servers=pair)]
-    return known
+    before = joined_before(store)
+    found = [
+        Joined(address=old.address, place=place, since=old.since, paused=old.paused) for place, old in before.items()
+    ]
+    last = (store.get(_LAST) or b"").decode()
+    if found:
+        store.put(_JOINED, msgspec.msgpack.encode(found))
+    return found or ([Joined(address=last)] if last else [])
+
+
+def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
+    """The store at a recommender's place: the one of last time by default.
+
+    Raises:
+        ConfigError: It was never joined.
+    """
+    wanted = (store.get(_LAST) or b"").decode() if address is None else address
+    found = next((known for known in ever_joined(store) if known.address == wanted), None)
+    if found is None and address is not None:
+        raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
+    return store.at(FIRST if found is None else found.place)
+
+
+def place_of(store: DeviceStore, recommender: str) -> DeviceStore:
+    """The store at the place of a recommender that asked for something."""
+    found = next((known for known in ever_joined(store) if known.address == recommender), None)
+    return store if found is None else store.at(found.place)
+
+
+def with_catalogue(store: DeviceStore) -> list[tuple[Joined, DeviceStore]]:
+    """Those whose catalogue is here, whether the owner has left them or not, with their places."""
+    known = ((each, store.at(each.place)) for each in ever_joined(store))
+    return [(each, place) for each, place in known if place.pinned_catalogue is not None]
+
+
+def place_for(store: DeviceStore, address: str, *, another: bool = False) -> DeviceStore:
+    """The store at the place of the recommender at this address.
+
+    Args:
+        store: The device.
+        address: What the owner typed. One that is not known is where the recommender of last time has moved to.
+        another: It is one more recommender, beside those that are joined.
+
+    Raises:
+        ConfigError: Another one is to be joined, and this one is already.
+    """
+    known = {each.address: each for each in ever_joined(store)}
+    if address in known:
+        if another and not known[address].left:
+            raise ConfigError(f"{address} is joined already; leave out --another")
+        return store.at(known[address].place)
+    return store.new_place() if another and known else at_recommender(store)
 
 
 def remember(store: DeviceStore, address: str) -> None:
-    """Note that ``hdpmf device join`` has pinned a recommender: authority and servers are those that are pinned."""
-    pair = pinned_servers(store) if address.startswith("https://") else None
+    """Note that the recommender at this address has this place of the store, and what is pinned there."""
     with store.transaction():
-        _put(store, Joined(address=address, authority=store.get("authority") or b"", servers=pair, since=utc_now()))
+        before = next((known for known in ever_joined(store) if known.place == store.place), None)
+        since = before.since if before is not None and before.address == address and not before.left else utc_now()
+        _put(store, Joined(address=address, place=store.place, since=since or utc_now()))
+        store.put(_LAST, address.encode())
         _trust_all(store)
 
 
@@ -74,23 +133,24 @@ def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Jo
     Raises:
         ConfigError: It was joined before, with another authority or other servers.
     """
-    made = Joined(
-        address=invitation.address,
-        authority=invitation.authority.encode(),
-        servers=invitation.servers,
-        since=utc_now(),
-    )
+    address, authority = invitation.address, invitation.authority.encode()
     with store.transaction():
-        before = next((known for known in joined(store) if known.address == made.address), None)
-        if before is not None and (before.authority, before.servers) != (made.authority, made.servers) and not new:
-            raise ConfigError(
-                "this recommender is joined with another authority or other servers: whoever has the new ones could "
-                "speak as your recommender, or see your ratings. Leave it first, if both organisations tell you in "
-                "another way that this is right"
-            )
-        _put(store, made)
-        _trust_all(store)
-    return made
+        known = {each.address: each for each in ever_joined(store)}
+        before = known.get(address)
+        place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)
+        if before is not None and not before.left and not new:
+            same_authority = _covers(place.get("authority") or b"", authority)
+            if not same_authority or pinned_servers(place) != invitation.servers:
+                raise ConfigError(
+                    "this recommender is joined with another authority or other servers: whoever has the new ones "
+                    "could speak as your recommender, or see your ratings. Leave it first, if both organisations tell "
+                    "you in another way that this is right"
+                )
+        elif authority or place.get("authority"):
+            place.put("authority", authority)
+        place.put("servers", invitation.servers.to_json())
+        remember(place, address)
+    return _find(store, address)
 
 
 def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
@@ -103,13 +163,17 @@ def leave(store: DeviceStore, address: str) -> None:
     """Answer a recommender no more. What it was sent it has; the ledger stays, and so does the model that it made."""
     with store.transaction():
         gone = _find(store, address)
-        rest = [other for other in joined(store) if other.address != address]
-        store.put(_JOINED, msgspec.msgpack.encode(rest))
-        kept = {other.servers.digest for other in rest if other.servers is not None}
-        if gone.servers is not None and gone.servers.digest not in kept:
+        _put(store, msgspec.structs.replace(gone, left=True))
+        pair, kept = pinned_servers(store.at(gone.place)), {known.digest for known in _pairs(store)}
+        if pair is not None and pair.digest not in kept:
             policy = store.policy
-            trusted = tuple(digest for digest in policy.servers if digest != gone.servers.digest)
+            trusted = tuple(digest for digest in policy.servers if digest != pair.digest)
             store.set_policy(msgspec.structs.replace(policy, servers=trusted))
+
+
+def _covers(pinned: bytes, given: bytes) -> bool:
+    """Whether an authority is as it is pinned, also with the one that follows it."""
+    return pinned == given or (bool(pinned and given) and set(digests(given)) <= set(digests(pinned)))
 
 
 def _find(store: DeviceStore, address: str) -> Joined:
@@ -119,13 +183,19 @@ def _find(store: DeviceStore, address: str) -> Joined:
     return found
 
 
+def _pairs(store: DeviceStore) -> list[Servers]:
+    """The servers of every recommender that is joined."""
+    pairs = (pinned_servers(store.at(known.place)) for known in joined(store) if known.two_servers)
+    return [pair for pair in pairs if pair is not None]
+
+
 def _trust_all(store: DeviceStore) -> None:
     """Let the policy name the servers of every recommender that is joined."""
     policy = store.policy
-    pairs = (known.servers.digest for known in joined(store) if known.servers is not None)
+    pairs = (pair.digest for pair in _pairs(store))
     store.set_policy(msgspec.structs.replace(policy, servers=tuple(dict.fromkeys((*policy.servers, *pairs)))))
 
 
 def _put(store: DeviceStore, made: Joined) -> None:
-    rest = [other for other in joined(store) if other.address != made.address]
-    store.put(_JOINED, msgspec.msgpack.encode([*rest, made]))
+    rest = [other for other in ever_joined(store) if made.place != other.place and made.address != other.address]
+    store.put(_JOINED, msgspec.msgpack.encode(sorted([*rest, made], key=lambda each: each.place)))

@@ -130,12 +130,12 @@ class Ledger:
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
         """What each rating has left: W_ij times this device's epsilon, less all it has spent. May be negative."""
-        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self._spent_by(ratings))
+        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent()))
 
     def affords(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray) -> np.ndarray:
         """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to ``max_total``)."""
         budget = weights.for_ratings(ratings) * policy.own_epsilon
-        return np.asarray(self._spent_by(ratings) + epsilons <= budget * (1 + SLACK))
+        return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
 
     def within_limits(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
         """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the table's order.
@@ -252,6 +252,10 @@ class Ledger:
         paid = self._sums("pair", lambda entry: entry.method == method and _host(entry.recommender) == whom)
         return np.asarray(self._look_up(ratings, paid) > 0)
 
+    def spent(self) -> dict[bytes, float]:
+        """What ratings have spent, and what is held of them, by their tags."""
+        return self._sums("pair")
+
     def spent_total(self) -> float:
         """What the ratings of one user have paid together; in a silo, of the user who has paid most.
 
@@ -314,9 +318,6 @@ class Ledger:
 
     def _user_tag(self, user: str) -> bytes:
         return self._vault.lasting_tag(b"user", user)
-
-    def _spent_by(self, ratings: Ratings) -> np.ndarray:
-        return self._look_up(ratings, self._sums("pair"))
 
     def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
         if not sums:

@@ -112,8 +112,8 @@ def recommend_each(
     if (codes < 0).any():
         raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
     if only is not None and only.items is not None:
-        known = ready.catalogue.known.items
-        only = replace(only, items=[known.parse(str(item)) for item in only.items])
+        ids = ready.catalogue.by_id.items
+        only = replace(only, items=[ids.parse(str(item)) for item in only.items])
     lists = ready.maker.lists(codes, n, keep_rated=keep_rated, only=only)
     for name, found in zip(everyone.ids[codes].tolist(), lists, strict=True):
         yield name, [replace(entry, item=str(entry.item)) for entry in found]
@@ -192,7 +192,7 @@ class Prepared:
         )
         if self.lists is not None:
             order = ByListModel(self.devices, self.lists, order)
-        known, candidates = self.catalogue.known, self.trained.copy()
+        known, candidates = self.catalogue.by_id, self.trained.copy()
         candidates[self.retired[self.retired < len(candidates)]] = False
         return ListMaker(self.devices, order, self.expected, candidates, known.items, known.item_table)
 

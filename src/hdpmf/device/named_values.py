@@ -9,6 +9,9 @@ from hdpmf.errors import StorageError
 HEADER = "header"
 """Where the file says, unsealed, how its vault is opened."""
 
+FIRST = 1
+"""The place of the first recommender; further ones have 2, 3 and so on."""
+
 
 class NamedValues:
     """Named values, sealed, but for the vault's header."""
@@ -41,6 +44,11 @@ class NamedValues:
         with self._database.transaction():
             for name in names:
                 self._database.execute("DELETE FROM settings WHERE name = ?", (name,))
+
+
+def at_place(place: int, name: str) -> str:
+    """The name of what a place has of its own; the first one's are as they were when there was only one."""
+    return name if place == FIRST else f"{name} at {place}"
 
 
 def write_header(database: Database, vault: Vault) -> None:

@@ -28,8 +28,8 @@ def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> S
             raise ConfigError(
                 f"another pair of servers is pinned here ({before.names}, digest {before.digest}; --servers has "
                 f"{servers.names}, digest {servers.digest}): whoever runs both sees your ratings. If both "
-                "organisations tell you, in another way, that this is right, add --new-servers; "
-                "otherwise leave --servers out"
+                "organisations tell you, in another way, that this is right, add --new-servers; if this is one more "
+                "recommender, add --another; otherwise leave --servers out"
             )
         store.put(_SERVERS, servers.to_json())
         store.set_policy(msgspec.structs.replace(store.policy, servers=(servers.digest,)))

@@ -1,4 +1,4 @@
-"""The item table in a device's file: the first one that came, and from then on only what follows from it."""
+"""The item table of each recommender in a device's file: the first that came, and then only what follows from it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import msgspec
 
 from hdpmf.device.database import Database
 from hdpmf.device.declined import DeclinedError
-from hdpmf.device.named_values import NamedValues
+from hdpmf.device.named_values import FIRST, NamedValues, at_place
 from hdpmf.device.public import PinnedCatalogue, pinned, pinned_by
-from hdpmf.errors import ProtocolError
+from hdpmf.device.shelves import PLAIN, check_ids, same_items
+from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.protocol import AnyCatalogue, CatalogueVersion
-from hdpmf.protocol.versions import check_chain, is_newer
+from hdpmf.protocol.versions import check_chain, is_newer, table_of
 from hdpmf.ratings import RatingScale
 
-_CATALOGUE = "catalogue"
+_CATALOGUE, _SHELF, _PLACES, _SCALE = "catalogue", "shelf", "places", "scale"
+_Scale = tuple[float, float, float | None]
 
 
 class PinnedItems:
-    """The pinned item table."""
+    """The item table that is pinned at a place, and the scale that its items are rated on.
 
-    def __init__(self, database: Database, values: NamedValues) -> None:
+    Args:
+        place: Whose.
+    """
+
+    def __init__(self, database: Database, values: NamedValues, place: int = FIRST) -> None:
         self._database = database
         self._values = values
+        self._place = place
         self._kept: tuple[tuple[int, ...], PinnedCatalogue | None] = (), None
 
     @property
@@ -31,23 +38,40 @@ class PinnedItems:
         at = (self._database.version(), self._database.rollbacks)
         read_at, known = self._kept
         if at != read_at:
-            data = self._values.get(_CATALOGUE)
-            known = None if data is None else pinned_by(data) if self._database.in_memory else pinned(data)
+            data, shelf = self._values.get(self._named(_CATALOGUE)), self.shelf
+            find = pinned_by if self._database.in_memory else pinned
+            known = None if data is None else find(data, shelf)
             self._kept = at, known
         return known
 
-    def pin(self, items: AnyCatalogue, scale: RatingScale | None) -> PinnedCatalogue:
-        """Take an item table that follows from the pinned one, or is the same; what is pinned then.
+    @property
+    def shelf(self) -> str:
+        """Where its items are on this device."""
+        data = self._values.get(self._named(_SHELF))
+        try:
+            return PLAIN if data is None else data.decode()
+        except UnicodeDecodeError:
+            raise StorageError("the place of items cannot be read: the store is damaged") from None
 
-        Args:
-            items: What a recommender sent.
-            scale: The owner's, which no recommender's word changes.
+    @property
+    def scale(self) -> RatingScale | None:
+        """The scale that the owner rates them on, where it is known. No recommender's word changes it."""
+        data = self._values.get(_scale_of(self.shelf))
+        return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
+
+    def set_scale(self, scale: RatingScale) -> None:
+        """Rate on this scale from now on."""
+        set_scale(self._values, scale, self.shelf)
+
+    def pin(self, items: AnyCatalogue) -> PinnedCatalogue:
+        """Take an item table that follows from the pinned one, or is the same; what is pinned then.
 
         Raises:
             DeclinedError: It does not follow from the pinned one, or is not signed as it says.
             ProtocolError: It cannot be used, or is for another scale.
         """
-        catalogue = pinned(msgspec.msgpack.encode(items))
+        check_ids(table_of(items))
+        data = msgspec.msgpack.encode(items)
         with self._database.transaction():
             known = self.now
             try:
@@ -60,6 +84,9 @@ class PinnedItems:
                     f"{error}. If the recommender had a good reason, this device's owner forgets the catalogue that is "
                     "here, and takes the new one with the next conversation (hdpmf device forget --model)",
                 ) from error
+            if known is None:
+                self._choose_shelf(pinned(data))
+            catalogue, scale = pinned(data, self.shelf), self.scale
             other = catalogue.known.scale
             if scale is not None and (
                 (scale.low, scale.high) != (other.low, other.high) or scale.step not in (None, other.step)
@@ -67,12 +94,50 @@ class PinnedItems:
                 raise ProtocolError(f"refused: the item table is for ratings on the scale {other}; here it is {scale}")
             if newer or known is None:
                 # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
-                data = catalogue.digest if self._database.in_memory else msgspec.msgpack.encode(items)
-                self._values.set(_CATALOGUE, data)
+                self._values.set(self._named(_CATALOGUE), catalogue.digest if self._database.in_memory else data)
                 self._kept, known = (self._kept[0], catalogue), catalogue
         return known
 
     def forget(self) -> None:
-        """Take it out of the file."""
-        self._values.drop(_CATALOGUE)
+        """Take it out of the file. The shelf stays, because there may be ratings of its items."""
+        self._values.set(self._named(_SHELF), self.shelf.encode())
+        self._values.drop(self._named(_CATALOGUE))
         self._kept = (), None
+
+    def _choose_shelf(self, catalogue: PinnedCatalogue) -> None:
+        """Where the items of a first table are: with those that are the same, or by themselves."""
+        if self._values.get(self._named(_SHELF)) is not None:
+            return
+        places = (PinnedItems(self._database, self._values, place) for place in places_of(self._values))
+        others = [other for other in (place.now for place in places if place._place != self._place) if other]
+        shelf = next((other.shelf for other in others if same_items(other, catalogue)), None)
+        if shelf is None:
+            shelf = str(self._place) if others else PLAIN
+            if shelf != PLAIN:
+                set_scale(self._values, catalogue.known.scale, shelf)
+        self._values.set(self._named(_SHELF), shelf.encode())
+
+    def _named(self, name: str) -> str:
+        return at_place(self._place, name)
+
+
+def places_of(values: NamedValues) -> range:
+    """The places of recommenders in a file."""
+    data = values.get(_PLACES)
+    return range(FIRST, FIRST + (1 if data is None else msgspec.msgpack.decode(data, type=int)))
+
+
+def add_place(values: NamedValues) -> int:
+    """One more."""
+    last = places_of(values)[-1] + 1
+    values.set(_PLACES, msgspec.msgpack.encode(last))
+    return last
+
+
+def set_scale(values: NamedValues, scale: RatingScale, shelf: str = PLAIN) -> None:
+    """Write down the scale that the items of a shelf are rated on."""
+    values.set(_scale_of(shelf), msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
+
+
+def _scale_of(shelf: str) -> str:
+    return _SCALE if shelf == PLAIN else f"{_SCALE} of {shelf}"

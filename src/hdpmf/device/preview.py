@@ -10,6 +10,7 @@ import numpy as np
 
 from hdpmf.device.consent import Asked
 from hdpmf.device.declined import DeclinedError
+from hdpmf.device.joined import place_of
 from hdpmf.device.paying import choose
 from hdpmf.device.store import DeviceStore
 from hdpmf.methods import Claim, method_named
@@ -85,7 +86,7 @@ class SendPreview:
 
 def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
     """What would be sent if the owner agreed now. Nothing is sent, paid or kept."""
-    terms = asked.terms
+    terms, store = asked.terms, place_of(store, asked.recommender)
     method = method_named(terms.method)
     form = method.form(terms.labels)
     refused = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from weakref import WeakValueDictionary
@@ -10,6 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
+from hdpmf.device.shelves import PLAIN, name_on
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
 from hdpmf.protocol.catalogue import KnownItems, known_items
@@ -17,6 +19,7 @@ from hdpmf.protocol.cohort import cohort_of
 from hdpmf.protocol.federation import CatalogueTable
 from hdpmf.protocol.versions import digests_of, number_of, table_of, version_at
 from hdpmf.public.lists import ListModel
+from hdpmf.ratings import IdIndex
 from hdpmf.secure_sum import Roster
 
 _MOST_USERS = 1 << 31
@@ -27,17 +30,23 @@ class PinnedCatalogue:
 
     Attributes:
         items: As it was sent, with all its versions.
-        table: The items in it.
+        shelf: Whose items these are on this device (see ``shelves``).
+        table: The items in it, by their names here.
         known: The same, to compute with.
+        by_id: The same, by the ids that people and the recommender know.
         digest: Of everything as it was sent.
-        positions: The position of each item, by the text of its id.
+        positions: The position of each item, by its name here.
     """
 
-    def __init__(self, items: AnyCatalogue, digest: bytes = b"") -> None:
+    def __init__(self, items: AnyCatalogue, digest: bytes = b"", shelf: str = PLAIN) -> None:
         self.items = items
-        self.table: CatalogueTable = table_of(items)
         self.digest = digest
-        self.known: KnownItems = known_items(items)
+        self.shelf = shelf
+        self.table: CatalogueTable = table_of(items)
+        self.by_id: KnownItems = known_items(items)
+        self.known = self.by_id
+        if shelf != PLAIN:
+            self.table, self.known = _put_on(shelf, self.table, self.known)
         self.positions = {str(item): position for position, item in enumerate(self.known.items.ids.tolist())}
         self._earlier: dict[int, PinnedCatalogue] = {}
 
@@ -75,7 +84,7 @@ class PinnedCatalogue:
         if number == self.number:
             return self
         if number not in self._earlier:
-            self._earlier[number] = PinnedCatalogue(version_at(self.items, number))
+            self._earlier[number] = PinnedCatalogue(version_at(self.items, number), shelf=self.shelf)
         return self._earlier[number]
 
     def fit(self, values: np.ndarray) -> np.ndarray:
@@ -99,26 +108,35 @@ class PinnedCatalogue:
         return np.asarray(np.where(self.fit(values), values, inside))
 
 
-_KNOWN: WeakValueDictionary[bytes, PinnedCatalogue] = WeakValueDictionary()
+def _put_on(shelf: str, table: CatalogueTable, known: KnownItems) -> tuple[CatalogueTable, KnownItems]:
+    """The items by their names on a shelf."""
+    names = tuple(name_on(shelf, item) for item in table.ids)
+    items = IdIndex(np.array(names), as_given=True)
+    public = None if known.item_table is None else replace(known.item_table, index=items)
+    table = msgspec.structs.replace(table, ids=names, integer_ids=False)
+    return table, replace(known, items=items, item_table=public)
 
 
-def pinned(data: bytes) -> PinnedCatalogue:
+_KNOWN: WeakValueDictionary[tuple[bytes, str], PinnedCatalogue] = WeakValueDictionary()
+
+
+def pinned(data: bytes, shelf: str = PLAIN) -> PinnedCatalogue:
     """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
     digest = sha256(data).digest()
-    catalogue = _KNOWN.get(digest)
+    catalogue = _KNOWN.get((digest, shelf))
     if catalogue is None:
         try:
             items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
         except (msgspec.MsgspecError, ProtocolError) as error:
             raise StorageError("the pinned item table cannot be read: the store is damaged") from error
-        catalogue = PinnedCatalogue(items, digest)
-        _KNOWN[digest] = catalogue
+        catalogue = PinnedCatalogue(items, digest, shelf)
+        _KNOWN[digest, shelf] = catalogue
     return catalogue
 
 
-def pinned_by(digest: bytes) -> PinnedCatalogue | None:
+def pinned_by(digest: bytes, shelf: str = PLAIN) -> PinnedCatalogue | None:
     """A catalogue that somebody in this process holds, by its digest."""
-    return _KNOWN.get(digest)
+    return _KNOWN.get((digest, shelf))
 
 
 class PinnedRoster:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hdpmf.device.database import Database
 from hdpmf.device.public import PinnedCatalogue
+from hdpmf.device.shelves import PLAIN, name_on
 from hdpmf.device.vault import Vault
 from hdpmf.errors import PrivacyError, RatingsError, StorageError, UnknownIdError
 from hdpmf.privacy.weights import PrivacyWeights
@@ -115,17 +116,21 @@ class RatedItems:
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
-        columns = (ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), own)
-        self.put([Record(str(u), str(i), value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)
+        shelf = PLAIN if catalogue is None else catalogue.shelf
+        items = [name_on(shelf, str(item)) for item in ratings.item_ids.tolist()]
+        columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
+        self.put([Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)
 
     def weigh_table(self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None) -> None:
         """Set the weights of a table's users, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
         users, items = ratings.users.ids, ratings.items.ids
+        shelf = PLAIN if catalogue is None else catalogue.shelf
+        people, things = (sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes))
         with self._database.transaction():
             self.weigh(
-                {str(users[code]): float(beta[code]) for code in sorted(set(ratings.user_codes.tolist()))},
-                {str(items[code]): float(gamma[code]) for code in sorted(set(ratings.item_codes.tolist()))},
+                {str(users[code]): float(beta[code]) for code in people},
+                {name_on(shelf, str(items[code])): float(gamma[code]) for code in things},
             )
             if weights.rating_weights is not None:
                 self.put_table(ratings, catalogue, weights.for_ratings(ratings))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,24 +23,25 @@ import msgspec
 from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
 from hdpmf.device.moved import Moved, refuse_moved
-from hdpmf.device.named_values import NamedValues, read_header, write_header
-from hdpmf.device.pinned_items import PinnedItems
+from hdpmf.device.named_values import FIRST, NamedValues, at_place, read_header, write_header
+from hdpmf.device.pinned_devices import PinnedDevices
+from hdpmf.device.pinned_items import PinnedItems, add_place, places_of, set_scale
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedCatalogue, PinnedRoster
 from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
 from hdpmf.device.runs import Runs
 from hdpmf.device.vault import Vault
-from hdpmf.errors import ConfigError, ProtocolError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import AnyCatalogue, CatalogueTable
+from hdpmf.protocol import AnyCatalogue
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
-_IDENTITY, _POLICY, _USERS, _ROSTER = "identity", "policy", "users", "roster"
-_SCALE, _MOVED = "scale", "moved"
+_IDENTITY, _POLICY, _USERS, _MOVED = "identity", "policy", "users", "moved"
 MODEL, OPEN_RUNS = "model", "open runs"
 """Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
-_Scale = tuple[float, float, float | None]
+_OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
+"""Names of `put` that each recommender has its own of."""
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
 
 
@@ -52,6 +54,7 @@ class DeviceStore:
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
         rated: The ratings and their weights, one by one. PRIVATE.
+        place: The recommender's, whose catalogue, roster and model this is about (see `at`).
     """
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -63,8 +66,10 @@ class DeviceStore:
         self.rated = RatedItems(database, vault, self.users)
         self.runs = Runs(database, vault)
         self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
+        self.place = FIRST
+        self._views = {FIRST: self}  # one for each place, which all of them share
         self._items = PinnedItems(database, self._values)
-        self._roster: PinnedRoster | None = None
+        self._devices = PinnedDevices(database, self._values)
         self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
 
     @classmethod
@@ -103,7 +108,7 @@ class DeviceStore:
                 values.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
                 values.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
                 if scale is not None:
-                    values.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
+                    set_scale(values, scale)
             return cls(database, vault)
         except BaseException:
             with suppress(OSError):
@@ -184,6 +189,29 @@ class DeviceStore:
         """The same without waiting for anybody: StorageError where another thread or process is writing."""
         return self._database.at_once()
 
+    def at(self, place: int) -> DeviceStore:
+        """This store as one of its recommenders has to do with it: with that one's catalogue, roster, model and pins.
+
+        Ratings, weights, policy, identity and the ledger are the same for all.
+        """
+        if place not in self.places:
+            raise ConfigError("this store has no such place")
+        if place not in self._views:
+            view = self._views[place] = copy(self)
+            view.place, view._table = place, None
+            view._items = PinnedItems(self._database, self._values, place)
+            view._devices = PinnedDevices(self._database, self._values, place)
+        return self._views[place]
+
+    @property
+    def places(self) -> range:
+        """The places of recommenders; the first is there before anybody has joined one."""
+        return places_of(self._values)
+
+    def new_place(self) -> DeviceStore:
+        """This store at a new place, for one more recommender."""
+        return self.at(add_place(self._values))
+
     @property
     def encrypted(self) -> bool:
         """Whether there is a passphrase."""
@@ -192,7 +220,8 @@ class DeviceStore:
     def set_identity(self, identity: DeviceIdentity) -> None:
         """Be another device from now on (see ``rotation``)."""
         self._values.set(_IDENTITY, identity.secret_bytes())
-        self.identity = identity
+        for view in self._views.values():
+            view.identity = identity
 
     @property
     def policy(self) -> Policy:
@@ -206,8 +235,7 @@ class DeviceStore:
     @property
     def scale(self) -> RatingScale | None:
         """The scale that the owner rates on, where it is known. No recommender's word changes it."""
-        data = self._values.get(_SCALE)
-        return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
+        return self._items.scale
 
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
         """Add or change a rating. It has to be on the owner's scale and, once a catalogue is pinned, on that one's."""
@@ -228,8 +256,7 @@ class DeviceStore:
                 raise RatingsError(f"these ratings are on the scale {ratings.scale}; this device's is {own}")
             self.rated.put_table(ratings, self.pinned_catalogue)
             if own is None:
-                scale = ratings.scale
-                self._values.set(_SCALE, msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
+                self._items.set_scale(ratings.scale)
 
     def set_weight(
         self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
@@ -272,18 +299,17 @@ class DeviceStore:
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
         """
-        return self._items.pin(items, self.scale)
+        return self._items.pin(items)
+
+    @property
+    def shelf(self) -> str:
+        """Where the recommender's items are on this device (see ``shelves``)."""
+        return self._items.shelf
 
     @property
     def pinned_catalogue(self) -> PinnedCatalogue | None:
         """The pinned item table with all that is computed from it."""
         return self._items.now
-
-    @property
-    def catalogue(self) -> CatalogueTable | None:
-        """The pinned item table."""
-        catalogue = self.pinned_catalogue
-        return None if catalogue is None else catalogue.table
 
     @property
     def fingerprint(self) -> str | None:
@@ -298,31 +324,20 @@ class DeviceStore:
             SecureSumError: It is no roster, or this device is not on it.
             ProtocolError: It says something else about this device than this device does.
         """
-        data = PinnedRoster.bytes_of(keys, users)
-        roster = PinnedRoster.from_bytes(data)
-        if roster.users[roster.roster.place(self.identity.public)] != self.users:
-            raise ProtocolError(f"the roster has another number of users for this device than {self.users}")
-        if self._database.in_memory:
-            self._roster = roster  # as with the item table: thousands of simulated devices need not hold a copy each
-        else:
-            self._values.set(_ROSTER, data)
-        return roster
+        return self._devices.pin(keys, users, self.identity.public, self.users)
 
     @property
     def roster(self) -> PinnedRoster | None:
         """The pinned roster."""
-        if self._database.in_memory:
-            return self._roster
-        data = self._values.get(_ROSTER)
-        return None if data is None else PinnedRoster.from_bytes(data)
+        return self._devices.now
 
     def get(self, key: str) -> bytes | None:
         """A small thing that was put here."""
-        return self._values.get(_OWN + key)
+        return self._values.get(self._name_of(key))
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a small thing, sealed."""
-        self._values.set(_OWN + key, value)
+        self._values.set(self._name_of(key), value)
 
     @property
     def moved(self) -> Moved | None:
@@ -351,10 +366,12 @@ class DeviceStore:
         with self.transaction():
             self.runs.clear()
             self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
-            self._values.drop(_OWN + MODEL, _OWN + OPEN_RUNS)
+            self._values.drop(_OWN + OPEN_RUNS)
             self._table = None
-            if model:
-                self._items.forget()
+            for view in map(self.at, self.places):
+                self._values.drop(view._name_of(MODEL))
+                if model:
+                    view._items.forget()
             if ratings:
                 self.rated.clear()
         self._database.shred()
@@ -371,6 +388,9 @@ class DeviceStore:
         if kept is None or kept[0] != now or kept[1] is not catalogue:
             kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
+
+    def _name_of(self, key: str) -> str:
+        return _OWN + (at_place(self.place, key) if key in _OF_A_PLACE else key)
 
     def _over_catalogue(self) -> RatedTable:
         catalogue = self.pinned_catalogue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdpmf.device.declined import DeclinedError
+from hdpmf.device.pair import pinned_servers
 from hdpmf.device.paying import check_policy
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.survey import check_survey
@@ -57,6 +58,9 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
     policy, task, survey = store.policy, read.task, read.survey
     try:
         policy.check_servers(task.servers)
+        pair = pinned_servers(store)
+        if pair is not None and pair != task.servers:  # trusted here, but as the servers of another recommender
+            raise PrivacyError("the task is for other servers than those that are pinned of this recommender")
     except PrivacyError as error:
         raise DeclinedError("policy", str(error)) from error
     check_policy(policy, read.terms)

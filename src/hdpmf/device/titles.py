@@ -6,6 +6,7 @@ import os
 
 import msgspec
 
+from hdpmf.device.named_values import FIRST
 from hdpmf.device.public import PinnedCatalogue, pinned
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
@@ -31,7 +32,7 @@ def load_catalogue(
         ConfigError: A recommender's catalogue is pinned already, or the owner rates on another scale.
         RatingsError: It is no such file.
     """
-    if store.pinned_catalogue is not None:
+    if any(store.at(place).pinned_catalogue is not None for place in store.places):
         raise ConfigError("a recommender's catalogue is here already, and ratings are about its items")
     own = store.scale
     chosen = scale or own or RatingScale(1.0, 5.0, 1.0)
@@ -52,8 +53,18 @@ def shown_items(store: DeviceStore) -> PinnedCatalogue | None:
     known = store.pinned_catalogue
     if known is not None:
         return known
-    data = store.get(_OWN)
+    data = store.get(_OWN) if store.place == FIRST else None
     return None if data is None else pinned(data)
+
+
+def all_titles(store: DeviceStore) -> dict[str, str]:
+    """The titles of all recommenders' items, by their names on this device."""
+    found: dict[str, str] = {}
+    for place in store.places:
+        shown = shown_items(store.at(place))
+        if shown is not None:
+            found |= zip(shown.table.ids, shown.table.titles, strict=False)
+    return found
 
 
 def rate_known(store: DeviceStore, item: str, value: float) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.following import follow
 from hdpmf.device.joined import Joined, joined
 from hdpmf.device.ledger import utc_now
 from hdpmf.device.reporting import LOOK_EVERY, Reporter
@@ -108,7 +109,7 @@ class Answering:
         if store is None:
             return
         try:
-            work(store, known, stop, soon)
+            work(store.at(known.place), known, stop, soon)
         except HdpmfError as error:
             if not stop.is_set():
                 self._log(f"{known.address} is not answered: {error}")
@@ -119,8 +120,15 @@ class Answering:
     def _report(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
         from hdpmf.transport.web import WebDoor
 
-        door = WebDoor(known.address, known.authority)
-        reporter = Reporter(store, door, recommender=known.address, every=self._every, log=self._log)
+        door = WebDoor(known.address, store.get("authority") or b"")
+        reporter = Reporter(
+            store,
+            door,
+            recommender=known.address,
+            every=self._every,
+            follow=lambda told: door.trust(follow(store, told, self._log)),
+            log=self._log,
+        )
         try:
             while not stop.is_set():
                 if soon.wait(reporter.step()):
@@ -135,7 +143,10 @@ class Answering:
 
         agent = DeviceAgent(store, recommender=known.address, log=self._log)
         key = NodeKey.from_bytes(store.get("node-key") or b"")
+        transport = FlowerDevice(
+            known.address, store.get("authority") or b"", key, follow=lambda told: follow(store, told, self._log)
+        )
         try:
-            FlowerDevice(known.address, known.authority, key).serve(in_slots(agent.answer), stop)
+            transport.serve(in_slots(agent.answer), stop)
         finally:
             agent.settle()

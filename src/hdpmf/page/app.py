@@ -53,6 +53,7 @@ _ACTIONS: dict[str, Callable[[Visit], str]] = {
     "/recommenders/look": recommenders.look_at_invitation,
     "/recommenders/answer": recommenders.answer_invitation,
     "/recommenders/change": recommenders.change,
+    "/recommenders/choose": recommenders.choose,
     "/settings/passphrase": settings.new_passphrase,
     "/settings/forget": settings.forget,
 }

@@ -40,7 +40,7 @@ class Owner:
         self.answering = Answering(path, log, every)
         self._lock = threading.RLock()
         self._store: DeviceStore | None = None
-        self._search: TitleSearch | None = None
+        self._searches: dict[int, TitleSearch] = {}
 
     def __repr__(self) -> str:
         return f"Owner({self.path.name!r}, {'closed' if self._store is None else 'open'})"
@@ -99,7 +99,7 @@ class Owner:
         with self._lock:
             if self._store is not None:
                 self._store.close()
-            self._store = self._search = None
+            self._store, self._searches = None, {}
 
     def end(self) -> None:
         """Close it, and answer nobody any more."""
@@ -131,15 +131,17 @@ class Owner:
             self.answering.end()
             with self.store() as store:
                 store.destroy()
-            self._store = self._search = None
+            self._store, self._searches = None, {}
 
-    def search(self, *, fresh: bool = False) -> TitleSearch | None:
-        """Search in the items of the open store; ``fresh``: see first whether they are other ones by now."""
+    def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
+        """Search in the items of a place of the open store; ``fresh``: see first whether they are others by now."""
         with self.store() as store:
-            if fresh or self._search is None:
-                shown = shown_items(store)
+            found = self._searches.get(place)
+            if fresh or found is None:
+                shown = shown_items(store.at(place))
                 if shown is None:
-                    self._search = None
-                elif self._search is None or self._search.table is not shown.table:
-                    self._search = TitleSearch(shown.table)
-            return self._search
+                    self._searches.pop(place, None)
+                    return None
+                if found is None or found.table is not shown.table:
+                    found = self._searches[place] = TitleSearch(shown.table)
+            return found

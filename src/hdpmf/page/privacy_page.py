@@ -20,7 +20,7 @@ from hdpmf.device.dial import (
 )
 from hdpmf.device.titles import shown_items
 from hdpmf.methods.words import guess_at, percent
-from hdpmf.page.visit import Visit, item_fields
+from hdpmf.page.visit import Visit, choices, item_fields
 from hdpmf.web.wording import Wording
 
 _MARKED_SHOWN = 100
@@ -28,11 +28,13 @@ _MARKED_SHOWN = 100
 
 def privacy_page(visit: Visit) -> dict[str, Any]:
     """Where the dial is, and what is marked."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         position, shown, marked, policy = dial(store), shown_items(store), item_weights(store), store.policy
         by_genre = genres(store)
         places = [] if shown is None else [shown.positions[item] for item in marked if item in shown.positions]
         return {
+            "places": choices(store),
+            "place": store.place,
             "weight": position.weight,
             "sentences": _sentences(visit.t, position),
             "groups": GROUPS,
@@ -53,14 +55,14 @@ def privacy_page(visit: Visit) -> dict[str, Any]:
 
 def would_be(visit: Visit) -> dict[str, Any]:
     """What the dial would mean elsewhere."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         position = dial(store, visit.number("weight"))
         return {"sentences": _sentences(visit.t, position), "group": visit.t(f"privacy.group.{position.group}")}
 
 
 def turn_dial(visit: Visit) -> str:
     """Turn it."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         set_dial(store, visit.number("weight"))
     visit.session.note(visit.t("privacy.turned"))
     return "/privacy"
@@ -69,7 +71,7 @@ def turn_dial(visit: Visit) -> str:
 def mark_genres(visit: Visit) -> str:
     """Mark a genre as sensitive, or not any more."""
     marked = visit.text("marked") == "yes"
-    with visit.owner.store() as store:
+    with visit.store() as store:
         n = mark_genre(store, visit.text("genre"), *([] if marked else [1.0]))
     visit.session.note(visit.t.count("privacy.marked" if marked else "privacy.unmarked", n))
     return "/privacy"
@@ -77,7 +79,7 @@ def mark_genres(visit: Visit) -> str:
 
 def ask_me(visit: Visit) -> str:
     """Ask before each run, or trust the policy alone."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=visit.text("ask") == "yes"))
     visit.session.note(visit.t("privacy.ask_changed"))
     return "/privacy"

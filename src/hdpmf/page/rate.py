@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from hdpmf.device.dial import item_weights, mark
 from hdpmf.device.own_file import FilePreview, preview_file, take_file
 from hdpmf.device.rated import ME
 from hdpmf.device.releases import released_words, releases
+from hdpmf.device.store import DeviceStore
 from hdpmf.device.titles import load_catalogue, rate_known, rating_of, shown_items
 from hdpmf.errors import ConfigError
-from hdpmf.page.visit import Visit, item_fields, levels
+from hdpmf.page.visit import Visit, choices, item_fields, levels
 from hdpmf.ratings import RatingScale
 
 MOST_SHOWN = 200
@@ -24,8 +26,8 @@ _KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
 
 def rate_page(visit: Visit) -> dict[str, Any]:
     """What is rated, and what there is to search in."""
-    with visit.owner.store() as store:
-        visit.owner.search(fresh=True)
+    with visit.store() as store:
+        visit.owner.search(store.place, fresh=True)
         shown, records = shown_items(store), [record for record in store.records() if record.user == ME]
         values = {record.item: record.value for record in records}
         facts: dict[str, Any] = {
@@ -33,7 +35,9 @@ def rate_page(visit: Visit) -> dict[str, Any]:
             "rated": len(values),
             "scale": store.scale,
             "file": visit.session.held.get("file"),
-            "left_out": 0 if shown is None else sum(item not in shown.positions for item in values),
+            "places": choices(store),
+            "place": store.place,
+            "left_out": 0 if shown is None else _left_out(store, values),
         }
         if shown is None:
             return facts
@@ -53,14 +57,20 @@ def rate_page(visit: Visit) -> dict[str, Any]:
         }
 
 
+def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
+    """Of how many of these items no recommender has heard."""
+    shown = [shown_items(store.at(place)) for place in store.places]
+    return sum(all(known is None or item not in known.positions for known in shown) for item in items)
+
+
 def find(visit: Visit) -> dict[str, Any]:
     """Items with these words in the title."""
-    search = visit.owner.search()
-    if search is None:
-        raise ConfigError(visit.t("rate.no_items"))
-    found = search.find(visit.text("words"), _FOUND)
-    items = {search.table.ids[place] for place in found}
-    with visit.owner.store() as store:
+    with visit.store() as store:
+        search = visit.owner.search(store.place)
+        if search is None:
+            raise ConfigError(visit.t("rate.no_items"))
+        found = search.find(visit.text("words"), _FOUND)
+        items = {search.table.ids[place] for place in found}
         values = {record.item: record.value for record in store.records() if record.item in items}
         return {"items": item_fields(search.table, found, values, item_weights(store))}
 
@@ -68,7 +78,7 @@ def find(visit: Visit) -> dict[str, Any]:
 def set_rating(visit: Visit) -> dict[str, Any]:
     """Rate an item, or take its rating out; what it was before, for undoing."""
     item = visit.text("item")
-    with visit.owner.store() as store:
+    with visit.store() as store:
         sent, removed = releases(store, ME, item), visit.text("value") == ""
         if removed:
             before = rating_of(store, item)
@@ -81,7 +91,7 @@ def set_rating(visit: Visit) -> dict[str, Any]:
 
 def set_private(visit: Visit) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         shown, item = shown_items(store), visit.text("item")
         if shown is None or item not in shown.positions:
             raise ConfigError(visit.t("rate.unknown"))
@@ -96,7 +106,7 @@ def load_items(visit: Visit) -> str:
     if ending is None or not visit.body:
         raise ConfigError(visit.t("rate.no_file"))
     low, high, step = (visit.number(name) for name in ("low", "high", "step"))
-    with tempfile.TemporaryDirectory() as folder, visit.owner.store() as store:
+    with tempfile.TemporaryDirectory() as folder, visit.store() as store:
         place = Path(folder) / f"catalogue{ending}"
         place.write_bytes(visit.body)
         found = load_catalogue(store, place, store.scale or RatingScale(low, high, step))
@@ -106,7 +116,7 @@ def load_items(visit: Visit) -> str:
 
 def look_into_file(visit: Visit) -> str:
     """A file of ratings: what it would bring."""
-    with visit.owner.store() as store:
+    with visit.store() as store:
         visit.session.held["file"] = preview_file(store, visit.body)
     return "/rate"
 
@@ -117,6 +127,6 @@ def take_in_file(visit: Visit) -> str:
     if not isinstance(preview, FilePreview):
         raise ConfigError(visit.t("rate.no_file"))
     if visit.text("answer") == "yes":
-        with visit.owner.store() as store:
+        with visit.store() as store:
             visit.session.note(visit.t.count("rate.taken", take_file(store, preview)))
     return "/rate"

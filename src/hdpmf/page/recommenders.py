@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 
 from hdpmf.device.card import card_of
-from hdpmf.device.joined import join, joined, leave, pause
+from hdpmf.device.joined import Joined, join, joined, leave, pause, with_catalogue
+from hdpmf.device.local_model import kept_model
+from hdpmf.device.pair import pinned_servers
+from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
-from hdpmf.page.visit import Visit
+from hdpmf.page.visit import Visit, short
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.transport.certificates import check_authority
 
@@ -19,21 +22,37 @@ def recommenders_page(visit: Visit) -> dict[str, Any]:
     with visit.owner.store() as store:
         invited = visit.session.held.get("invitation")
         return {
-            "joined": [
-                {
-                    "address": known.address,
-                    "since": known.since,
-                    "paused": known.paused,
-                    "names": "" if known.servers is None else known.servers.names,
-                    "digest": "" if known.servers is None else known.servers.digest,
-                    "runs": len({e.run for e in store.ledger.entries() if e.recommender == known.address}),
-                }
-                for known in joined(store)
-            ],
+            "joined": [_known(store.at(known.place), known) for known in joined(store)],
             "invited": invited,
             "why_not": visit.owner.answering.why_not,
             "log": visit.owner.answering.said(),
         }
+
+
+def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
+    """A recommender, and what is here of it. Items that others have, too, are rated once and paid for once."""
+    pair, items, model = pinned_servers(store), store.pinned_catalogue, kept_model(store)
+    others = (each for each, place in with_catalogue(store) if each != known and place.shelf == store.shelf)
+    return {
+        "address": known.address,
+        "since": known.since,
+        "paused": known.paused,
+        "names": "" if pair is None else pair.names,
+        "digest": "" if pair is None else pair.digest,
+        "runs": len({entry.run for entry in store.ledger.entries() if entry.recommender == known.address}),
+        "n_items": None if items is None else len(items.positions),
+        "model": "" if model is None else model.run[:8],
+        "shared_with": [] if items is None else [short(each.address) for each in others],
+    }
+
+
+def choose(visit: Visit) -> str:
+    """Show the items of another recommender."""
+    back = visit.text("back")
+    if not visit.place or back not in ("/rate", "/for-you", "/privacy"):
+        raise ConfigError(visit.t("recommenders.no_such"))
+    visit.choose(visit.place)
+    return back
 
 
 def look_at_invitation(visit: Visit) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hdpmf.device.joined import with_catalogue
+from hdpmf.device.named_values import FIRST
 from hdpmf.device.public import PinnedCatalogue
+from hdpmf.device.shelves import id_of
+from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.page.owner import Owner
 from hdpmf.protocol import CatalogueTable
 from hdpmf.web.sessions import BrowserSession
 from hdpmf.web.wording import Wording
 
+_PLACE = "place"
 MOST_LEVELS = 11
 """Up to so many values a scale is shown as stars; above it, as a number."""
 
@@ -34,6 +40,23 @@ class Visit:
     t: Wording
     fields: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    @contextmanager
+    def store(self) -> Iterator[DeviceStore]:
+        """The store at the place of the recommender whose items the page shows."""
+        with self.owner.store() as store:
+            places = [place.place for _, place in with_catalogue(store)]
+            yield store.at(self.place if self.place in places else places[0] if places else FIRST)
+
+    @property
+    def place(self) -> int:
+        """The place that the page, or else the last one, was about; 0 where nobody has chosen."""
+        given = self.text("place") or str(self.session.held.get(_PLACE, ""))
+        return int(given) if given.isdecimal() and len(given) < 6 else 0
+
+    def choose(self, place: int) -> None:
+        """Show the items of this place from now on."""
+        self.session.held[_PLACE] = place
 
     def text(self, name: str, most: int = 300) -> str:
         """A field as text."""
@@ -62,7 +85,7 @@ def item_fields(
         found.append(
             {
                 "item": item,
-                "title": title or item,
+                "title": title or id_of(item),
                 "year": "" if year is None or str(year) in title else str(year),
                 "genres": ", ".join(table.genres[place]) if table.genres else "",
                 "value": values.get(item),
@@ -70,6 +93,20 @@ def item_fields(
             }
         )
     return found
+
+
+def choices(store: DeviceStore) -> list[dict[str, Any]]:
+    """The recommenders to choose from, with the one that is chosen; none where there is one at most."""
+    known = with_catalogue(store)
+    return [
+        {"place": place.place, "name": short(each.address), "left": each.left, "chosen": place.place == store.place}
+        for each, place in (known if len(known) > 1 else ())
+    ]
+
+
+def short(address: str) -> str:
+    """A recommender as people speak of it."""
+    return address.removeprefix("https://")
 
 
 def levels(shown: PinnedCatalogue) -> list[float]:

@@ -335,7 +335,13 @@ class Life(RuleBasedStateMachine):
             return
         assert len(self.store.ledger.entries()) == self.written
         ratings = self.store.ratings()
-        paid = dict(zip(ratings.item_ids.tolist(), self.store.ledger._spent_by(ratings).tolist(), strict=True))
+        paid = dict(
+            zip(
+                ratings.item_ids.tolist(),
+                self.store.ledger._look_up(ratings, self.store.ledger.spent()).tolist(),
+                strict=True,
+            )
+        )
         assert paid == pytest.approx({item: self.spent[item] for item in self.rated})
         for item, spent in self.spent.items():
             assert spent <= self.allowed[item] * (1 + 2 * SLACK)

@@ -173,7 +173,8 @@ def test_recommenders_side_by_side(plain_store: DeviceStore):
     assert plain_store.policy.servers == (SERVERS.digest,)
     with pytest.raises(ConfigError):
         pause(plain_store, second.address)
-    assert [known["address"] for known in everything_fields(plain_store)["recommenders"]] == [first.address]
+    told = {known["address"]: known["left"] for known in everything_fields(plain_store)["recommenders"]}
+    assert told == {first.address: False, second.address: True}
 
 
 def test_an_invitation_is_a_file_or_a_link():

@@ -299,9 +299,9 @@ def test_a_pinned_catalogue_does_not_change(store: DeviceStore, table: Catalogue
     for change in ({"scale_high": 10.0}, {"titles": ("A", "C", "B", "D", "E")}):
         with pytest.raises(ProtocolError, match="pinned"):
             store.pin_catalogue(msgspec.structs.replace(table, **change))
-    assert store.catalogue == table
+    assert store.pinned_catalogue.table == table
     store.forget(model=True)
-    assert store.catalogue is None
+    assert store.pinned_catalogue is None
     store.pin_catalogue(msgspec.structs.replace(table, scale_high=10.0))
 
 
@@ -427,4 +427,4 @@ def test_in_memory_is_the_same_without_a_file(table: CatalogueTable, tmp_path: P
     with suppress(_HalfwayError), third.transaction():
         third.pin_catalogue(table)
         raise _HalfwayError
-    assert third.catalogue is None
+    assert third.pinned_catalogue is None

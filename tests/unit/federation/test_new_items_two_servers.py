@@ -129,7 +129,7 @@ def test_items_come_and_go(village: Village) -> None:
     assert village.run().tolist() == [0, 1, 0, 0, 0, 0, 2]
     names = {entry.item for entry in recommend(village.stores[0], 50, keep_rated=True)}
     assert names == {*ITEMS, "a new one"} - {ITEMS[4]}
-    assert all(store.catalogue.ids[-1] == "a new one" for store in village.stores)  # type: ignore[union-attr]
+    assert all(store.pinned_catalogue.table.ids[-1] == "a new one" for store in village.stores)  # type: ignore[union-attr]
 
 
 def test_a_run_under_way_keeps_its_items_and_is_shown_with_them(village: Village) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.device.store import PlaceOptions, StoreOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json, Scale
 from hdpmf.cli.shared.output import print_json, print_lines
@@ -42,7 +42,7 @@ def catalogue(
 
 @grouped
 def hide(
-    target: StoreOptions,
+    target: PlaceOptions,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
     again: Annotated[bool, typer.Option("--again", help="Show it again.")] = False,
     json: Json = False,
@@ -50,9 +50,10 @@ def hide(
     """Leave an item out of your list: not interested. Nobody hears of it."""
     from hdpmf.device.for_you import hidden_items
     from hdpmf.device.for_you import hide as hide_item
+    from hdpmf.device.shelves import name_on
 
     with target.open() as store:
-        hide_item(store, item, not again)
+        hide_item(store, name_on(store.shelf, item), not again)
         n = len(hidden_items(store))
     if json:
         print_json({"item": item, "hidden": not again, "all_hidden": n})

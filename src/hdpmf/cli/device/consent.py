@@ -67,6 +67,7 @@ def consent(
 def _fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, Any]:
     from hdpmf.device.history import reveals
     from hdpmf.device.preview import preview_of
+    from hdpmf.device.shelves import id_of
 
     found = preview_of(store, asked)
     return {
@@ -86,6 +87,7 @@ def _fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, A
         "reveals": reveals(found.cost),
         "refused": found.refused or None,
         "numbers": [
-            {"item": number.item, "plain": number.plain, "noised_example": number.noised} for number in found.numbers
+            {"item": id_of(number.item), "plain": number.plain, "noised_example": number.noised}
+            for number in found.numbers
         ],
     }

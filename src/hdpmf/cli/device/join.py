@@ -71,6 +71,9 @@ def join(
         Path | None,
         typer.Option("--invitation", metavar="FILE", help="Address, authority and servers in one file."),
     ] = None,
+    another: Annotated[
+        bool, typer.Option("--another", help="This is one more recommender, beside those that you have joined.")
+    ] = False,
     every: Annotated[
         float | None,
         typer.Option(
@@ -89,15 +92,13 @@ def join(
     first time. Compare the digest of the servers with both organisations, or that of the roster with other
     participants, in a way that does not go through the recommender.
     """
-    from hdpmf.device.joined import remember
-
     with target.open(serving=True) as store:
         if invitation is not None or by_two_servers(store, address):
             refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
             if invitation is None:
-                where = pin_two_servers(store, address, ca, servers, new_authority, new_servers)
+                store, where = pin_two_servers(store, address, ca, servers, new_authority, new_servers, another)
             elif address is None and ca is None and servers is None:
-                where = pin_invitation(store, invitation, new_authority, new_servers)
+                store, where = pin_invitation(store, invitation, new_authority, new_servers, another)
             else:
                 raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
             with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -109,8 +110,7 @@ def join(
                 print_lines(*words_of(told, target.path))
             return
         refuse_options({"--servers": servers, "--new-servers": new_servers or None, "--every": every}, "https://")
-        where = _pin(store, address, ca, roster, new_authority, new_roster)
-        remember(store, where)
+        store, where = _pin(store, address, ca, roster, new_authority, new_roster, another)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -133,8 +133,10 @@ def _pin(
     roster: Path | None,
     new_authority: bool = False,
     new_roster: bool = False,
-) -> str:
-    """Pin what is given, and say what is pinned; the recommender's address."""
+    another: bool = False,
+) -> tuple[DeviceStore, str]:
+    """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
+    from hdpmf.device.joined import place_for, remember
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.flower.device import check_address
 
@@ -144,11 +146,12 @@ def _pin(
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_roster and roster is None:
         raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
+    authority = None if ca is None else read_bytes(ca, "the recommender's authority")
+    if authority is not None:
+        check_authority(authority)
     with store.transaction():
-        store.put("address", address.encode())
-        if ca is not None:
-            authority = read_bytes(ca, "the recommender's authority")
-            check_authority(authority)
+        store = place_for(store, address, another=another)
+        if authority is not None:
             pin_authority(store, authority, new_authority)
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
@@ -156,13 +159,14 @@ def _pin(
             _pin_roster(store, read_bytes(roster, "the roster"), new_roster)
         elif store.roster is None:
             raise ConfigError("give the roster once, with --roster FILE; then it is pinned")
+        remember(store, address)
     pinned, digest = store.roster, store.get("roster-digest")
     if pinned is not None and digest is not None:
         note(
             f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest.decode()}. Compare it with "
             "other participants, not through the recommender."
         )
-    return address
+    return store, address
 
 
 def _pin_roster(store: DeviceStore, data: bytes, new: bool) -> None:

@@ -36,7 +36,7 @@ def pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
             raise ConfigError(
                 f"another authority is pinned here (SHA-256 {was}... of its file; --ca has {now}...): whoever has the "
                 "new one could speak as your recommender. If the recommender told you, in another way, that it has a "
-                "new one, add --new-authority; otherwise leave --ca out"
+                "new one, add --new-authority; if this is one more recommender, add --another; otherwise leave --ca out"
             )
         note(f"The authority is another one than before (SHA-256 {was}... of its file, now {now}...).")
     store.put("authority", authority)

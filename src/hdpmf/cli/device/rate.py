@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import StoreOptions, User
+from hdpmf.cli.device.store import PlaceOptions, User
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Columns, Duplicates, Json, Scale
 from hdpmf.cli.shared.output import note, print_json, print_lines, print_paragraph, print_table
@@ -23,7 +23,7 @@ _MOST_FOUND = 50
 
 @grouped
 def rate(
-    target: StoreOptions,
+    target: PlaceOptions,
     item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="The item's id.")] = None,
     value: Annotated[float | None, typer.Argument(metavar="[VALUE]", help="Your rating of it.")] = None,
     user: User = "me",
@@ -64,6 +64,9 @@ def rate(
     if file is None and (scale is not None or column or duplicates):
         raise ConfigError("--scale, --column and --duplicates describe the file of --from")
     with target.open() as store:
+        from hdpmf.device.shelves import name_on
+
+        item = None if item is None else name_on(store.shelf, item)
         if show:
             _list(store, json)
         elif search is not None:
@@ -144,15 +147,16 @@ def _bulk(
 
 def _list(store: DeviceStore, json: bool) -> None:
     from hdpmf.device.releases import by_rating
+    from hdpmf.device.shelves import id_of, shelf_of
+    from hdpmf.device.titles import all_titles
 
-    records = list(by_rating(store))
-    titles = _titles(store)
-
+    records, titles = list(by_rating(store)), all_titles(store)
     if json:
         items = [
             {
                 "user": record.user,
-                "item": record.item,
+                "item": id_of(record.item),
+                "shelf": shelf_of(record.item),
                 "title": titles.get(record.item),
                 "value": record.value,
                 "weight": record.weight,
@@ -165,7 +169,7 @@ def _list(store: DeviceStore, json: bool) -> None:
         print_json({"ratings": items})
         return
     rows = [
-        (record.user, record.item, f"{record.value:g}", f"{record.weight:.3g}", _sent(record, runs),
+        (record.user, id_of(record.item), f"{record.value:g}", f"{record.weight:.3g}", _sent(record, runs),
          titles.get(record.item, ""))
         for record, runs in records
     ]  # fmt: skip
@@ -180,6 +184,7 @@ def _sent(record: Record, runs: list[Charged]) -> str:
 
 
 def _search(store: DeviceStore, text: str, json: bool) -> None:
+    from hdpmf.device.shelves import id_of
     from hdpmf.device.titles import shown_items
     from hdpmf.public.title_search import TitleSearch
 
@@ -188,7 +193,7 @@ def _search(store: DeviceStore, text: str, json: bool) -> None:
         raise ConfigError("there are no titles to search: no catalogue is here yet (device catalogue), or it has none")
     table = shown.table
     places = TitleSearch(table).find(text, len(table.ids))
-    found = [(table.ids[place], table.titles[place]) for place in places]
+    found = [(id_of(table.ids[place]), table.titles[place]) for place in places]
     if json:
         items = [{"item": item, "title": title} for item, title in found]
         print_json({"items": items})
@@ -196,10 +201,3 @@ def _search(store: DeviceStore, text: str, json: bool) -> None:
     print_table(("item", "title"), found[:_MOST_FOUND])
     if len(found) > _MOST_FOUND:
         note(f"{len(found) - _MOST_FOUND} more; say more of the title.")
-
-
-def _titles(store: DeviceStore) -> dict[str, str]:
-    from hdpmf.device.titles import shown_items
-
-    shown = shown_items(store)
-    return {} if shown is None else dict(zip(shown.table.ids, shown.table.titles, strict=False))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.device.store import PlaceOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.lists import AllUsers, ListQuestion, print_lists
 from hdpmf.cli.shared.output import note
@@ -15,7 +15,7 @@ from hdpmf.errors import ConfigError
 
 @grouped
 def recommend(
-    target: StoreOptions,
+    target: PlaceOptions,
     question: ListQuestion,
     user: Annotated[
         list[str] | None,
@@ -28,10 +28,10 @@ def recommend(
         raise ConfigError("say --user or --all-users, not both")
     names = user or ["me"]
     with target.open(moved=True) as store:
-        from hdpmf.device.for_you import hidden_items, without
+        from hdpmf.device.for_you import hidden_ids, without
         from hdpmf.device.local_model import kept_model, recommend_each
 
-        model, hidden = kept_model(store), set(hidden_items(store))
+        model, hidden = kept_model(store), hidden_ids(store)
         run, method = ("", "") if model is None else (model.run, model.method)
         print_lists(
             without(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,10 @@ from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hdpmf.device.store import DeviceStore
+    from hdpmf.protocol.servers import Servers
 
 
 @grouped
@@ -33,24 +37,40 @@ def recommenders(
             note("What it was sent cannot be recalled; the ledger keeps it.")
         elif address is not None:
             book.pause(store, address, pause)
-        known = book.joined(store)
+        known = [(each, *_at_its_place(store.at(each.place))) for each in book.joined(store)]
     if json:
         fields = [
             {
                 "address": each.address,
                 "since": each.since,
                 "paused": each.paused,
-                "servers": None if each.servers is None else each.servers.digest,
+                "servers": None if pair is None else pair.digest,
+                **facts,
             }
-            for each in known
+            for each, pair, facts in known
         ]
         print_json({"recommenders": fields})
         return
     if not known:
         print_lines("None. Join one: hdpmf device join STORE --invitation FILE")
-    for each in known:
-        sums = "sums by masks" if each.servers is None else f"{each.servers.names}, digest {each.servers.digest}"
-        print_lines(f"{each.address}{' (paused)' if each.paused else ''}: {sums}")
+    for each, pair, facts in known:
+        sums = "sums by masks" if pair is None else f"{pair.names}, digest {pair.digest}"
+        items = "no catalogue yet" if facts["items"] is None else f"{facts['items']:,} items"
+        model = "no model yet" if facts["model"] is None else f"model of run {facts['model'][:8]}"
+        print_lines(f"{each.address}{' (paused)' if each.paused else ''}: {sums}; {items}, {model}")
+
+
+def _at_its_place(store: DeviceStore) -> tuple[Servers | None, dict[str, Any]]:
+    """The servers of a recommender, and what is here of it."""
+    from hdpmf.device.local_model import kept_model
+    from hdpmf.device.pair import pinned_servers
+
+    items, model = store.pinned_catalogue, kept_model(store)
+    return pinned_servers(store), {
+        "items": None if items is None else len(items.positions),
+        "shelf": store.shelf,
+        "model": None if model is None else model.run,
+    }
 
 
 @grouped

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import StoreOptions
+from hdpmf.cli.device.store import PlaceOptions
 from hdpmf.cli.shared.grouping import grouped
 from hdpmf.cli.shared.options import Json
 from hdpmf.cli.shared.output import print_json, print_lines
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @grouped
 def status(
-    target: StoreOptions,
+    target: PlaceOptions,
     card: Annotated[
         Path | None, typer.Option("--card", metavar="FILE", help="Write the device's card once more.")
     ] = None,

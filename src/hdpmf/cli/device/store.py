@@ -70,6 +70,31 @@ class StoreOptions:
         return None
 
 
+@dataclass(frozen=True)
+class PlaceOptions(StoreOptions):
+    """Which store, and which of the recommenders that were joined: each has a catalogue and a model of its own."""
+
+    recommender: Annotated[
+        str | None,
+        typer.Option(
+            "--recommender",
+            metavar="ADDRESS",
+            help="Whose items, where you have joined several; the one of last time by default.",
+        ),
+    ] = None
+
+    def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
+        """The store at the recommender's place."""
+        from hdpmf.device.joined import at_recommender
+
+        store = super().open(serving=serving, moved=moved)
+        try:
+            return at_recommender(store, self.recommender)
+        except BaseException:
+            store.close()
+            raise
+
+
 def new_passphrase(passphrase_file: Path | None) -> str:
     """The passphrase of a store that is going to be made."""
     return find_passphrase(passphrase_file) or _ask_new("New passphrase")

@@ -36,9 +36,10 @@ def pin_two_servers(
     servers: Path | None,
     new_authority: bool = False,
     new_servers: bool = False,
-) -> str:
-    """Pin what is given, and say what is pinned; the recommender's address."""
-    from hdpmf.device.joined import remember
+    another: bool = False,
+) -> tuple[DeviceStore, str]:
+    """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
+    from hdpmf.device.joined import place_for, remember
     from hdpmf.device.pair import pin_servers, pinned_servers
     from hdpmf.protocol.servers import Servers
     from hdpmf.transport.certificates import check_authority
@@ -49,14 +50,15 @@ def pin_two_servers(
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_servers and servers is None:
         raise ConfigError("--new-servers belongs to --servers FILE, which has the new ones")
+    authority = None if ca is None else read_bytes(ca, "the recommender's authority")
+    pair = None if servers is None else Servers.from_json(read_bytes(servers, "the two servers"))
+    if authority is not None:
+        check_authority(authority)
     with store.transaction():
-        store.put("address", where.encode())
-        if ca is not None:
-            authority = read_bytes(ca, "the recommender's authority")
-            check_authority(authority)
+        store = place_for(store, where, another=another)
+        if authority is not None:
             pin_authority(store, authority, new_authority)
-        if servers is not None:
-            pair = Servers.from_json(read_bytes(servers, "the two servers"))
+        if pair is not None:
             before = pin_servers(store, pair, new=new_servers)
             if before is not None and before != pair:
                 note(f"The servers are other ones than before ({before.names}, digest {before.digest}).")
@@ -64,28 +66,31 @@ def pin_two_servers(
             raise ConfigError("give the two servers once, with --servers FILE; then they are pinned")
         remember(store, where)
     _note_pair(store)
-    return where
+    return store, where
 
 
-def pin_invitation(store: DeviceStore, file: Path, new_authority: bool, new_servers: bool) -> str:
-    """Pin what an invitation says; the recommender's address."""
-    from hdpmf.device.joined import remember
+def pin_invitation(
+    store: DeviceStore, file: Path, new_authority: bool, new_servers: bool, another: bool = False
+) -> tuple[DeviceStore, str]:
+    """Pin what an invitation says; the store at the recommender's place, and its address."""
+    from hdpmf.device.joined import place_for, remember
     from hdpmf.device.pair import pin_servers
     from hdpmf.protocol.invitation import Invitation
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.web import check_folder_address
 
     found = Invitation.read(read_bytes(file, "the invitation"))
-    where = check_folder_address(found.address)
+    where, authority = check_folder_address(found.address), found.authority.encode() or None
+    if authority is not None:
+        check_authority(authority)
     with store.transaction():
-        store.put("address", where.encode())
-        if found.authority:
-            check_authority(found.authority.encode())
-            pin_authority(store, found.authority.encode(), new_authority)
+        store = place_for(store, where, another=another)
+        if authority is not None:
+            pin_authority(store, authority, new_authority)
         pin_servers(store, found.servers, new=new_servers)
         remember(store, where)
     _note_pair(store)
-    return where
+    return store, where
 
 
 def _note_pair(store: DeviceStore) -> None:

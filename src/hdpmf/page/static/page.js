@@ -1,11 +1,11 @@
 // What all pages share: asking our own server, and going to the lock when the time is over.
-const csrf = document.body.dataset.csrf;
+const { csrf, place = "" } = document.body.dataset; // place: the recommender whose items are shown
 
 export async function ask(path, fields) {
   const answer = await fetch(path, {
     method: "POST",
     headers: { "content-type": "application/json", "x-csrf": csrf },
-    body: JSON.stringify(fields),
+    body: JSON.stringify({ place, ...fields }),
   });
   if (answer.status === 403) {
     location.reload();
@@ -27,8 +27,8 @@ export function say(words, kind = "done", button = null) {
 
 async function upload(form) {
   const file = form.querySelector("input[type=file]").files[0];
-  const { action, ...fields } = form.dataset;
-  fields.kind = file.name.split(".").pop().toLowerCase();
+  const { action, ...given } = form.dataset;
+  const fields = { place, ...given, kind: file.name.split(".").pop().toLowerCase() };
   const answer = await fetch(action, {
     method: "POST",
     headers: { "content-type": "application/octet-stream", "x-csrf": csrf, "x-fields": JSON.stringify(fields) },

@@ -1,0 +1,257 @@
+"""Several recommenders on one device: each with its catalogue and model, all with one ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.device.for_you import for_you, hide
+from hdpmf.device.history import budgets
+from hdpmf.device.joined import at_recommender, ever_joined, join, joined, leave, place_for, remember, with_catalogue
+from hdpmf.device.local_model import kept_model
+from hdpmf.device.old_joined import JoinedBefore
+from hdpmf.device.pair import pinned_servers
+from hdpmf.device.policy import Policy
+from hdpmf.device.reporting import Reporter
+from hdpmf.device.shelves import PLAIN, id_of, name_on, same_items, shelf_of
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError, ProtocolError, RatingsError
+from hdpmf.protocol import CatalogueTable, encode
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.invitation import Invitation
+from hdpmf.protocol.servers import Servers
+
+from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, server, survey, table
+
+TITLES = tuple(f"Film {place}" for place in range(N_ITEMS))
+FILMS = table(titles=TITLES)
+BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
+MORE_FILMS = msgspec.structs.replace(FILMS, ids=(*FILMS.ids, "item 99"), titles=(*TITLES, "Film 99"))
+OTHERS = Servers(leader=SERVERS.leader, helper=server("Others", KeyPair(4, bytes(range(3, 35))), "d"))
+FIRST = Invitation(address="https://films.example:9443", servers=SERVERS)
+SECOND = Invitation(address="https://books.example:9443", servers=OTHERS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DeviceStore:
+    made = DeviceStore.create(tmp_path / "me.sqlite", policy=Policy(epsilon=1.0))
+    join(made, FIRST)
+    join(made, SECOND)
+    return made
+
+
+def at(store: DeviceStore, invitation: Invitation) -> DeviceStore:
+    return at_recommender(store, invitation.address)
+
+
+def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Reporter:
+    return Reporter(
+        at(store, invitation), world, recommender=invitation.address, clock=lambda: world.now, log=world.logged.append,
+        uniform=lambda: 0.5,
+    )  # fmt: skip
+
+
+def report(store: DeviceStore, invitation: Invitation, items: CatalogueTable, **changes: Any) -> World:
+    """A recommender with its own catalogue, task and model, which this device reports to."""
+    world, name = World(), known_items(items).fingerprint
+    asked = survey(catalogue=name, n_items=len(items.ids), **changes)
+    world.publish(catalogue=encode(items), task=make_task(asked, servers=invitation.servers))
+    device = reporter(store, invitation, world)
+    device.step()
+    world.now = START + 5000
+    device.step()
+    return world
+
+
+def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):
+    films, books = at(store, FIRST), at(store, SECOND)
+    films.rate("item 00", 5.0)
+    films.pin_catalogue(FILMS)
+    books.pin_catalogue(BOOKS)
+    assert (films.shelf, books.shelf) == (PLAIN, "2")
+    assert (len(films.ratings()), len(books.ratings())) == (1, 0)
+    books.rate(name_on(books.shelf, "item 00"), 1.0)
+    assert films.ratings().values.tolist() == [5.0]
+    assert books.ratings().values.tolist() == [1.0]
+    assert films.n_left_out == books.n_left_out == 1
+    assert store.n_ratings == 2
+
+
+def test_the_same_items_are_rated_once_and_paid_for_once(store: DeviceStore):
+    """Two recommenders that have an item with one id and one title take from one budget, whoever comes first."""
+    for item in FILMS.ids[:4]:
+        store.rate(item, 4.0)
+    world = report(store, FIRST, FILMS, epsilon=0.6)
+    assert len(world.uploads) == 1
+    assert [round(budget.left, 6) for budget in budgets(store)] == [0.4] * 4
+    second = report(store, SECOND, MORE_FILMS, epsilon=0.6)
+    assert at(store, SECOND).shelf == PLAIN
+    assert len(second.uploads) == 1  # it answers, whatever it has left
+    paid = [entry.ratings for entry in store.ledger.entries() if entry.action == "agreed"]
+    assert paid == [4, 0]
+    assert [round(budget.left, 6) for budget in budgets(store)] == [0.4] * 4
+
+
+def test_other_items_have_budgets_of_their_own_and_the_total_is_for_all(store: DeviceStore):
+    at(store, FIRST).pin_catalogue(FILMS)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    for item in FILMS.ids[:4]:
+        store.rate(item, 4.0)
+        store.rate(name_on("2", item), 2.0)
+    store.set_policy(msgspec.structs.replace(store.policy, max_total=3.0))
+    report(store, FIRST, FILMS, epsilon=0.6)
+    report(store, SECOND, BOOKS, epsilon=0.6)
+    paid = [(entry.recommender, entry.ratings) for entry in store.ledger.entries() if entry.action == "agreed"]
+    assert paid == [(FIRST.address, 4), (SECOND.address, 1)]
+    assert store.ledger.spent_total() == pytest.approx(3.0)
+
+
+def test_each_has_its_model_and_its_list(store: DeviceStore):
+    worlds = {}
+    for invitation, items, mean in ((FIRST, FILMS, 2.0), (SECOND, BOOKS, 4.0)):
+        worlds[invitation.address] = report(store, invitation, items)
+        facts = make_facts(mean, catalogue=known_items(items).fingerprint)
+        worlds[invitation.address].publish(facts=facts, run=f"{int(mean)}{int(mean)}" * 16)
+        device = reporter(store, invitation, worlds[invitation.address])
+        device.step()
+    films, books = at(store, FIRST), at(store, SECOND)
+    models = [kept_model(place) for place in (films, books)]
+    assert [model.recommender for model in models if model is not None] == [FIRST.address, SECOND.address]
+    assert {entry.title for entry in for_you(films, 3)} <= set(TITLES)
+    told = for_you(books, 3)
+    assert all((entry.title or "").startswith("Book") for entry in told)
+    hide(books, name_on(books.shelf, str(told[0].item)))
+    assert told[0].title not in {entry.title for entry in for_you(books, N_ITEMS)}
+    assert len(for_you(films, N_ITEMS)) == N_ITEMS
+    store.forget(model=True)
+    assert kept_model(films) is None
+    assert kept_model(books) is None
+    assert books.pinned_catalogue is None
+
+
+def test_a_place_is_the_same_after_a_restart_and_after_forgetting(tmp_path: Path, store: DeviceStore):
+    at(store, FIRST).pin_catalogue(FILMS)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    at(store, SECOND).rate(name_on("2", "item 00"), 2.0)
+    store.close()
+    with DeviceStore.open(tmp_path / "me.sqlite") as again:
+        books = at(again, SECOND)
+        assert (books.shelf, len(books.ratings())) == ("2", 1)
+        again.forget(model=True)
+        books.pin_catalogue(BOOKS)
+        assert (books.shelf, len(books.ratings())) == ("2", 1)
+
+
+def test_who_is_first_in_the_store_need_not_be_the_first_to_speak(store: DeviceStore):
+    """What was rated before there was any catalogue is about the first one that comes."""
+    store.rate("item 00", 3.0)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    at(store, FIRST).pin_catalogue(FILMS)
+    assert (at(store, SECOND).shelf, at(store, FIRST).shelf) == (PLAIN, "1")
+    assert (len(at(store, SECOND).ratings()), len(at(store, FIRST).ratings())) == (1, 0)
+
+
+def test_another_scale_is_another_shelf(store: DeviceStore):
+    at(store, FIRST).pin_catalogue(FILMS)
+    at(store, SECOND).pin_catalogue(msgspec.structs.replace(FILMS, scale_high=10.0))
+    books = at(store, SECOND)
+    assert books.shelf == "2"
+    books.rate(name_on("2", "item 01"), 9.0)
+    with pytest.raises(RatingsError, match="scale"):
+        at(store, FIRST).rate("item 01", 9.0)
+    with pytest.raises(RatingsError, match="scale"):
+        books.rate(name_on("2", "item 01"), 11.0)
+
+
+def test_only_titles_tell_that_items_are_the_same(store: DeviceStore):
+    pins = DeviceStore.create(":memory:")
+    bare = pins.pin_catalogue(table())
+    assert same_items(bare, bare)
+    films = at(store, FIRST).pin_catalogue(FILMS)
+    assert not same_items(bare, films)
+    assert same_items(films, DeviceStore.create(":memory:").pin_catalogue(MORE_FILMS))
+    swapped = msgspec.structs.replace(FILMS, titles=(TITLES[1], TITLES[0], *TITLES[2:]))
+    assert not same_items(films, DeviceStore.create(":memory:").pin_catalogue(swapped))
+    apart = msgspec.structs.replace(FILMS, ids=tuple(f"other {place}" for place in range(N_ITEMS)))
+    assert not same_items(films, DeviceStore.create(":memory:").pin_catalogue(apart))
+
+
+def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
+    at(store, FIRST).pin_catalogue(FILMS)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    store.rate(name_on("2", "item 00"), 2.0)
+    third = store.new_place()
+    with pytest.raises(ProtocolError, match="control character"):
+        third.pin_catalogue(table(ids=(name_on("2", "item 00"), *FILMS.ids[1:])))
+
+
+def test_a_recommender_names_its_own_servers(store: DeviceStore):
+    """The servers of another recommender are trusted, too, but not for this one."""
+    store.rate("item 00", 4.0)
+    world = World()
+    world.publish(
+        catalogue=encode(FILMS), task=make_task(survey(catalogue=known_items(FILMS).fingerprint), servers=OTHERS)
+    )
+    device = reporter(store, FIRST, world)
+    device.step()
+    world.now = START + 5000
+    device.step()
+    assert not world.uploads
+    assert any("other servers than those that are pinned" in line for line in world.logged)
+
+
+def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
+    at(store, SECOND).pin_catalogue(BOOKS)
+    leave(store, SECOND.address)
+    assert [known.address for known in joined(store)] == [FIRST.address]
+    assert [known.address for known, _ in with_catalogue(store)] == [SECOND.address]
+    assert OTHERS.digest not in store.policy.servers
+    renewed = Invitation(address=SECOND.address, servers=SERVERS)  # having left it, its owner may join it anew
+    assert join(store, renewed).place == 2
+    assert pinned_servers(at(store, SECOND)) == SERVERS
+    assert store.places == range(1, 3)
+
+
+def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(store: DeviceStore):
+    moved = place_for(store, "https://films.example:9999")
+    assert moved.place == 2  # the one of last time
+    with pytest.raises(ConfigError, match="joined already"):
+        place_for(store, FIRST.address, another=True)
+    more = place_for(store, "masks.example:9092", another=True)
+    assert more.place == 3
+    remember(more, "masks.example:9092")
+    assert [known.place for known in joined(store)] == [1, 2, 3]
+
+
+def test_recommenders_of_version_0_2_0_get_their_places(tmp_path: Path):
+    with DeviceStore.create(tmp_path / "old.sqlite") as store:
+        store.rate("item 00", 4.0)
+        store.pin_catalogue(FILMS)
+        old = [
+            JoinedBefore(address=FIRST.address, authority=b"", servers=SERVERS, since="2026-11-15"),
+            JoinedBefore(address=SECOND.address, servers=OTHERS, paused=True),
+        ]
+        store.put("recommenders", msgspec.msgpack.encode(old))
+        store.put("address", SECOND.address.encode())
+        found = ever_joined(store)
+        assert [(known.address, known.place, known.paused) for known in found] == [
+            (FIRST.address, 1, False),
+            (SECOND.address, 2, True),
+        ]
+        assert [pinned_servers(store.at(known.place)) for known in found] == [SERVERS, OTHERS]
+        assert [len(store.at(known.place).ratings()) for known in found] == [1, 1]
+        assert ever_joined(store) == found
+        assert store.places == range(1, 3)
+
+
+@given(st.text(max_size=20).filter(lambda text: "\x1f" not in text), st.integers(1, 99))
+def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
+    name = name_on(str(place), item)
+    assert (shelf_of(name), id_of(name)) == (str(place), item)
+    assert (shelf_of(item), id_of(item)) == (PLAIN, item)
