@@ -186,4 +186,4 @@ def test_a_recommender_that_forgot_a_version_is_refused_in_words(village: Villag
     village.stores[0].forget(model=True)
     village.devices[0] = village.device(village.stores[0])
     village.pass_time()
-    assert village.stores[0].catalogue.ids[-1] == "another"  # type: ignore[union-attr]
+    assert village.stores[0].pinned_catalogue.table.ids[-1] == "another"  # type: ignore[union-attr]
