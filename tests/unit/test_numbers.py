@@ -118,12 +118,17 @@ PLAIN = {
     "device.consent.Asked", "device.consent.Consent", "device.joined.Joined",
     "device.ledger.Entry", "device.local_model.LocalModel", "device.moved.Moved", "device.plans.Drawn",
     "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
+    "device.leaving.LeftInRun", "device.leaving.Piece",
     "device.refusals.KeptRefusals", "device.refusals.Refused", "device.report_state.Counted",
     "device.tally._Counter", "device.vault._Header",
 }  # fmt: skip
 ROWS = {"device.rated.Record", "device.rated._Weight", "device.tally._Head"}
 STATES = {"device.run_state.RunState", "device.report_state.Standing", "device.report_state.TaskState"}
-STRICT = {"device.policy.Policy", "secure_sum.messages._Checked"}
+STRICT = {
+    "device.policy.Policy", "device.receipts.AskedBy", "device.receipts.Happened", "device.receipts.LeftBytes",
+    "device.receipts.Organisation", "device.receipts.Receipt", "device.receipts.UnderTerms",
+    "secure_sum.messages._Checked",
+}  # fmt: skip
 
 
 def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -> None:

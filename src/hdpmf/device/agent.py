@@ -10,15 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import lru_cache
-
-import msgspec
 
 from hdpmf.device.consent import Asked, require_consent
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.inbox import check_number, opened, terms_in
-from hdpmf.device.lists import lack_lists, with_lists, with_older_lists
-from hdpmf.device.local_model import LocalModel, keep_model, kept_model
+from hdpmf.device.last_model import LastModel
+from hdpmf.device.leaving import message_leaves
+from hdpmf.device.local_model import LocalModel
 from hdpmf.device.outbox import pack, refusal, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy
 from hdpmf.device.plans import Plans
@@ -104,9 +102,7 @@ class DeviceAgent:
         self._log = log
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
-        self.model: LocalModel | None = None
-        """The last finished run, in simulation; otherwise it is in the store."""
-        self._lists_came = b""  # the last run that lists came in, whether they were taken or refused
+        self._last_model = LastModel(store, in_memory=simulation)
 
     def __repr__(self) -> str:
         return f"DeviceAgent({self._store!r})"
@@ -123,7 +119,8 @@ class DeviceAgent:
                     case "sum":
                         return self._sum(envelope)
                     case "lists":
-                        return self._lists(envelope)
+                        self._last_model.take_lists(envelope.run, envelope.body)
+                        return sealed(envelope.run, envelope.number, compose(Accepted))
                     case _:
                         return self._job(envelope, data)
             except HdpmfError as error:
@@ -185,8 +182,9 @@ class DeviceAgent:
         else:
             session = session or self._only_model(envelope.run, message)
             outcome = self._taken(session, message, envelope.body)
-        self._commit(session, envelope, tag, outcome)
-        return sealed(envelope.run, envelope.number, outcome.message)
+        reply = sealed(envelope.run, envelope.number, outcome.message)
+        self._commit(session, envelope, tag, outcome, reply)
+        return reply
 
     def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
         """What follows from a message. The first one that is not as it should be ends the run here."""
@@ -272,7 +270,7 @@ class DeviceAgent:
                 raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
         return sealed(envelope.run, envelope.number, message)
 
-    def _commit(self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome) -> None:
+    def _commit(self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome, reply: bytes) -> None:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
         store, state = self._store, session.state
         with store.transaction():
@@ -280,8 +278,10 @@ class DeviceAgent:
                 charge(store, outcome.entry, *outcome.pays)
             elif outcome.entry is not None:
                 store.ledger.note(outcome.entry)
+            if outcome.entry is not None and outcome.entry.action == "sent":
+                self._note_leaving(session, envelope, reply)
             if outcome.model is not None:
-                self._keep(with_older_lists(outcome.model, self._kept()))
+                self._last_model.keep(outcome.model)
             if state.over:
                 self._give_back(session)
             if session.run not in self._sessions or state.over:
@@ -301,25 +301,12 @@ class DeviceAgent:
     @property
     def expects_lists(self) -> bool:
         """Whether a model for lists is yet to come: the facts here name one."""
-        model = self._kept()
-        return model is not None and model.run != self._lists_came.hex() and lack_lists(model)
+        return self._last_model.expects_lists
 
-    def _kept(self) -> LocalModel | None:
-        """The last finished run."""
-        return self.model if self._setup.simulation else kept_model(self._store)
-
-    def _keep(self, model: LocalModel) -> None:
-        if self._setup.simulation:
-            self.model = msgspec.structs.replace(model, numbers=_one_copy(model.numbers), lists=_one_copy(model.lists))
-        else:
-            keep_model(self._store, model)
-
-    def _lists(self, envelope: Envelope) -> bytes:
-        """Keep a model for lists beside the facts that name it. Nothing is sent or paid, whatever it is."""
-        self._lists_came = envelope.run
-        with self._store.transaction():
-            self._keep(with_lists(self._kept(), envelope.run, envelope.body, self._store.policy))
-        return sealed(envelope.run, envelope.number, compose(Accepted))
+    @property
+    def model(self) -> LocalModel | None:
+        """The last finished run, in simulation; otherwise it is in the store."""
+        return self._last_model.held
 
     def _sum(self, envelope: Envelope) -> bytes:
         session = self._session(envelope.run)
@@ -330,17 +317,25 @@ class DeviceAgent:
         if session.sum is None or session.sum.number != envelope.number:
             raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
 
-        def vector_leaves() -> None:
+        def reply(body: bytes) -> bytes:
+            return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
+
+        def vector_leaves(body: bytes) -> None:
             first = session.state.summed < 0
             entry = session.summed(envelope.number)
             with self._store.transaction():
                 self._store.ledger.note(entry, first=first)
+                self._note_leaving(session, envelope, reply(body))
                 self._plans.sent()
                 session.save()
             session.touched = False
 
-        body = session.sum.answer(self._store, envelope.body, self._plans, vector_leaves)
-        return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
+        return reply(session.sum.answer(self._store, envelope.body, self._plans, vector_leaves))
+
+    def _note_leaving(self, session: Session, envelope: Envelope, reply: bytes) -> None:
+        """For a receipt; in a simulation nothing leaves."""
+        if not self._setup.simulation:
+            message_leaves(self._store, envelope.run, session.agreed(), envelope.number, reply)
 
     def _session(self, run: bytes) -> Session | None:
         """The run's session, made anew from the store after a restart."""
@@ -385,9 +380,3 @@ class DeviceAgent:
         """The runs under way with this recommender, oldest first."""
         states = ((run, self._store.runs.load(run)) for run in open_runs(self._store))
         return [run for run, saved in states if saved and read_state(saved).recommender == self._setup.recommender]
-
-
-@lru_cache(maxsize=4)
-def _one_copy(numbers: bytes) -> bytes:
-    """The same object for equal bytes: thousands of simulated devices keep the same public numbers and lists."""
-    return numbers

@@ -45,16 +45,7 @@ class LedgerRun:
     @property
     def cost(self) -> Cost | None:
         """By the accountant."""
-        from hdpmf.privacy.accounting import cost
-
-        paid = self.paid
-        if paid is None:
-            return None
-        epsilon = paid.epsilon if math.isfinite(paid.epsilon) else 1.0  # what hides nothing does so at any epsilon
-        return cost(
-            paid.method, paid.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(paid.rounds, 1),
-            factors=max(paid.factors, 1), labels=bool(paid.labels),
-        )  # fmt: skip
+        return None if self.paid is None else cost_of(self.paid)
 
     def count(self, action: str) -> int:
         """How often something was done."""
@@ -114,11 +105,27 @@ class LedgerRun:
 
 def past_runs(store: DeviceStore) -> list[LedgerRun]:
     """The runs of the ledger, the oldest first."""
-    by_run: dict[str, list[Entry]] = {}
-    for entry in store.ledger.entries():
-        by_run.setdefault(entry.run, []).append(entry)
     since = afterwards(store)
-    return [LedgerRun(run, of_run, since.get(run)) for run, of_run in by_run.items()]
+    return [LedgerRun(run, of_run, since.get(run)) for run, of_run in entries_by_run(store).items()]
+
+
+def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
+    """The entries of each run, the oldest run first."""
+    found: dict[str, list[Entry]] = {}
+    for entry in store.ledger.entries():
+        found.setdefault(entry.run, []).append(entry)
+    return found
+
+
+def cost_of(entry: Entry) -> Cost:
+    """What the run of an entry costs a rating of weight 1, by the accountant."""
+    from hdpmf.privacy.accounting import cost
+
+    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0  # what hides nothing does so at any epsilon
+    return cost(
+        entry.method, entry.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(entry.rounds, 1),
+        factors=max(entry.factors, 1), labels=bool(entry.labels),
+    )  # fmt: skip
 
 
 def reveals(cost: Cost) -> str:

@@ -44,10 +44,10 @@ class SumOfJob:
     _plans: int = 0
     _last: tuple[int, bytes] | None = None
 
-    def answer(self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[], None]) -> bytes:
+    def answer(self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]) -> bytes:
         """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans`` has counted it.
 
-        ``vector_leaves`` is called before the masked vector is given away; what it writes is on the disk by then.
+        ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the disk by then.
         """
         request = zlib.crc32(body)
         if self._last is not None and self._last[0] == request:
@@ -64,12 +64,13 @@ class SumOfJob:
         if isinstance(reply, Advertisement):
             plans.draw()
             self._client = client
-        elif isinstance(reply, MaskedVector):
-            vector_leaves()
-            self.numbers = None
         # A copy, because the encoder's own bytes keep the half of their length that it had in reserve.
-        self._last = request, bytes(memoryview(masked(reply)))
-        return self._last[1]
+        leaving = bytes(memoryview(masked(reply)))
+        if isinstance(reply, MaskedVector):
+            vector_leaves(leaving)
+            self.numbers = None
+        self._last = request, leaving
+        return leaving
 
     def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
         if self.numbers is None:

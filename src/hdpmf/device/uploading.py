@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from hdpmf.dap import REPORTS_PATH, id_to_text
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.facts import kept_facts
+from hdpmf.device.leaving import leader_answered, report_leaves
 from hdpmf.device.ledger import Action, Entry
 from hdpmf.device.paying import agreed_words, charge, choose, entry_of, taking_part, who_paid
 from hdpmf.device.public_index import Door
@@ -123,16 +125,15 @@ class TaskReports:
             body = self.book.report(read.id, place)
             headers = report_headers(self.store.identity, read.id, body, signed=read.task.enrolled)
             try:
-                status = self.door.upload(
-                    read.task.servers.leader, path, headers, body, lambda: self._leaves(read, state)
-                )
+                leaving = partial(self._leaves, read, state, body)
+                status = self.door.upload(read.task.servers.leader, path, headers, body, leaving)
             except TransportError as error:
                 self._wait(read, state, now, str(error))
                 return False
             if not (200 <= status < 300 or status in REFUSED):
-                self._wait(read, state, now, f"its answer was {status}")
+                self._wait(read, state, now, f"its answer was {status}", (body, status))
                 return False
-            self._taken(read, state, place, status)
+            self._taken(read, state, place, body, status)
         with self.store.transaction():
             self.book.end(read.id)
         return True
@@ -154,8 +155,14 @@ class TaskReports:
             for place, report in reports.items():
                 self.book.put_report(read.id, place, report)
 
-    def _leaves(self, read: ReadTask, state: TaskState) -> None:
-        """A connection is open: from here on a report may have left, and what was held for it is paid."""
+    def _leaves(self, read: ReadTask, state: TaskState, report: bytes) -> None:
+        """A connection is open: from here on a report may have left."""
+        with self.store.transaction():
+            self._pay(read, state)
+            report_leaves(self.store, state.run, read.terms, read.task.servers, read.number, report)
+
+    def _pay(self, read: ReadTask, state: TaskState) -> None:
+        """What was held for the reports is paid, once."""
         if state.left:
             return
         servers = read.task.servers
@@ -172,9 +179,10 @@ class TaskReports:
                 model=kept_facts(self.store),
             )
 
-    def _taken(self, read: ReadTask, state: TaskState, place: int, status: int) -> None:
+    def _taken(self, read: ReadTask, state: TaskState, place: int, report: bytes, status: int) -> None:
         with self.store.transaction():
             self.book.require(read.id, state)
+            leader_answered(self.store, state.run, report, status, last=True)
             if status in REFUSED:
                 words = f"{read.task.servers.leader.organisation} refused a report (its answer was {status})"
                 self.store.ledger.note(self._entry(read, state.run, "refused", words))
@@ -182,11 +190,15 @@ class TaskReports:
             self.book.drop_report(read.id, place)
             self._keep(read, state, unsent=tuple(other for other in state.unsent if other != place), tries=0)
 
-    def _wait(self, read: ReadTask, state: TaskState, now: float, why: str) -> None:
-        """Try the same bytes again later."""
+    def _wait(
+        self, read: ReadTask, state: TaskState, now: float, why: str, answer: tuple[bytes, int] | None = None
+    ) -> None:
+        """Try the same bytes again later (``answer``: them, and what the leader said)."""
         wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (0.5 + self.uniform())
         with self.store.transaction():
             self.book.require(read.id, state)
+            if answer is not None:
+                leader_answered(self.store, state.run, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
         leader = read.task.servers.leader.organisation
         self.log(f"Task {read.id.hex()[:8]}: {leader} did not take the report yet ({why}).")

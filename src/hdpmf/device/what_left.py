@@ -9,6 +9,7 @@ import msgspec
 
 from hdpmf.device.history import past_runs
 from hdpmf.device.ledger import Entry
+from hdpmf.device.receipts import all_receipts
 from hdpmf.device.refusals import refusal_fields
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
@@ -20,6 +21,7 @@ def what_left(store: DeviceStore) -> dict[str, Any]:
     return {
         "entries": [_fields(entry) for entry in entries],
         "runs": [run.fields() for run in past_runs(store)],
+        "receipts": [receipt.fields() for receipt in all_receipts(store)],
         "refusals": refusal_fields(store),
         "spent_total": total if math.isfinite(total) else None,
         "unprotected": math.isinf(total),

@@ -65,6 +65,7 @@ _QUESTIONS: dict[str, Callable[[Visit], dict[str, Any]]] = {
 }
 _FILES: dict[str, tuple[str, Callable[[Visit], bytes]]] = {
     "/leaves/export": ("what-left.json", leaves.export),
+    "/leaves/receipt": ("receipt.json", leaves.receipt),
     "/recommenders/card": ("card.json", recommenders.card),
     "/settings/export": ("everything.json", settings.export_everything),
 }

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
 from hdpmf.device.history import budgets, past_runs, reveals
 from hdpmf.device.preview import SendPreview, preview_of
+from hdpmf.device.receipts import receipt_of
 from hdpmf.device.refusals import kept_refusals
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
@@ -45,6 +46,8 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
             "runs": [
                 {
                     "run": run.run[:8],
+                    "name": run.run,
+                    "left": run.count("sent") > 0,
                     "recommender": run.entries[0].recommender,
                     "method": run.entries[0].method,
                     "when": run.when,
@@ -134,6 +137,12 @@ def export(visit: Visit) -> bytes:
     """Everything that was ever sent or refused, as JSON."""
     with visit.owner.store() as store:
         return json.dumps(what_left(store), indent=1, allow_nan=False).encode()
+
+
+def receipt(visit: Visit) -> bytes:
+    """A receipt for what left in a run."""
+    with visit.owner.store() as store:
+        return receipt_of(store, visit.text("run")).to_json()
 
 
 def _picture(store: DeviceStore) -> list[dict[str, float]]:

@@ -6,16 +6,19 @@ import json
 import re
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from hdpmf.device.consent import consents
 from hdpmf.device.dial import dial_weight, item_weights
 from hdpmf.device.for_you import hidden_items
+from hdpmf.device.ledger import Entry
+from hdpmf.device.receipts import read_receipt
 from hdpmf.device.refusals import MOST_KEPT, RefusalBook
 from hdpmf.protocol import Terms
 from hdpmf.protocol.federation import Reason, View
 
-from .conftest import ORIGIN, PASSPHRASE, Person
+from .conftest import ORIGIN, PASSPHRASE, SECRET, Person
 
 
 def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person):
@@ -215,3 +218,28 @@ def test_every_reason_and_view_has_words(person: Person, method: str, view: View
             RefusalBook(store, "https://films.example").note(reason, f"because of {reason}", terms)
     page = person.get("/leaves").text
     assert all(f"Because of {reason}" in page for reason in get_args(Reason))
+
+
+def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
+    run, other = "ab" * 16, "cd" * 16
+    common = {"recommender": "https://films.example", "number": 0, "method": "hdp-sum", "view": "sums",
+              "epsilon": 0.5, "status": "proved", "labels": False}  # fmt: skip
+    with person.owner.store() as store:
+        ratings = store.ratings()
+        store.ledger.charge(
+            Entry(run=run, action="sent", words="a sum", **common), ratings, np.arange(2), np.full(2, 0.5)
+        )
+        store.ledger.note(Entry(run=other, action="refused", words="no", **common))
+    page = person.get("/leaves").text
+    assert page.count('action="/leaves/receipt"') == 1  # of the other one nothing has left
+    answer = person.post("/leaves/receipt", {"run": run})
+    assert answer.headers["content-disposition"] == 'attachment; filename="receipt.json"'
+    found = read_receipt(answer.content)
+    assert (found.run, found.complete) == (run, False)
+    assert SECRET not in answer.text
+    (exported,) = json.loads(person.post("/leaves/export", {}).text)["receipts"]
+    assert exported["run"] == run
+    for wrong in (other, "77", "", "x" * 400):
+        assert person.post("/leaves/receipt", {"run": wrong}).headers["location"] == "/leaves"
+        assert 'class="note error"' in person.get("/leaves").text
+    assert person.client.post("/leaves/receipt", data={"run": run}, headers={"origin": ORIGIN}).status_code == 403

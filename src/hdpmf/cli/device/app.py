@@ -16,6 +16,7 @@ from hdpmf.cli.device.moving import export, import_, unmove
 from hdpmf.cli.device.open import open_
 from hdpmf.cli.device.passphrase import passphrase
 from hdpmf.cli.device.rate import rate
+from hdpmf.cli.device.receipt import receipt
 from hdpmf.cli.device.recommend import recommend
 from hdpmf.cli.device.recommenders import everything, recommenders
 from hdpmf.cli.device.rotate import rotate
@@ -118,6 +119,7 @@ app.command()(consent)
 app.command()(recommenders)
 app.command()(everything)
 app.command()(ledger)
+app.command()(receipt)
 app.command()(passphrase)
 app.command()(rotate)
 app.command()(export)

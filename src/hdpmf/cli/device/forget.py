@@ -15,7 +15,7 @@ from hdpmf.errors import ConfigError
 
 _LEDGER_STAYS = (
     "The ledger stays: it is what keeps a rating from being spent twice, should it come back. What was refused "
-    "stays, too: it is about recommenders. Neither holds a rating."
+    "and receipts stay, too: they are about recommenders. None of it holds a rating."
 )
 _LEDGER_GOES = (
     "This deletes the ledger too. A new store knows nothing of what was sent: the same ratings would be spent a second "
