@@ -116,9 +116,9 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
 
 PLAIN = {
     "device.consent.Asked", "device.consent.Consent", "device.joined.Joined",
-    "device.ledger.Entry", "device.local_model.LocalModel", "device.moved.Moved", "device.plans.Drawn",
+    "device.leaving.LeftInRun", "device.leaving.Piece", "device.ledger.Entry", "device.local_model.LocalModel",
+    "device.moved.Moved", "device.old_joined.JoinedBefore", "device.plans.Drawn",
     "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
-    "device.leaving.LeftInRun", "device.leaving.Piece",
     "device.refusals.KeptRefusals", "device.refusals.Refused", "device.report_state.Counted",
     "device.tally._Counter", "device.vault._Header",
 }  # fmt: skip
