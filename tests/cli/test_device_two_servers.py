@@ -6,10 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.device.reporting_world import KEYS, SERVERS, World, make_facts, make_task, server
+from tests.unit.device.reporting_world import (
+    KEYS,
+    N_ITEMS,
+    SERVERS,
+    World,
+    make_facts,
+    make_task,
+    server,
+    survey,
+    table,
+)
 
 from hdpmf.device import reporting
 from hdpmf.device.store import DeviceStore
+from hdpmf.protocol import encode
+from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.servers import Servers
 from hdpmf.transport import web
 from hdpmf.transport.certificates import ensure_certificates
@@ -17,6 +29,7 @@ from hdpmf.transport.certificates import ensure_certificates
 from .conftest import Call
 
 WHERE = "https://films.example:8443"
+BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
 OTHERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Elsewhere", KEYS[2], "d"))
 
 
@@ -130,3 +143,41 @@ def test_options_of_the_other_kind_are_errors(path: Path, given: dict[str, Path]
     assert "--servers FILE" in said(WHERE)
     assert "pair of servers" in said(WHERE, "--servers", given["ca"])
     assert "1 to 86400" in said(WHERE, "--servers", given["servers"], "--every", "0")
+
+
+def test_one_more_recommender_beside_the_first(path: Path, given: dict[str, Path], world: World, call: Call) -> None:
+    """Each has its pins, its items and its model; commands ask for the one of last time, or by --recommender."""
+    more, join = "https://books.example:8443", ("device", "join", path)
+    world.publish(task=make_task())
+    first = call(*join, WHERE, "--ca", given["ca"], "--servers", given["servers"], "--once", "--json")
+    assert first.code == 0, first.err
+    refused = call(*join, more, "--servers", given["others"], "--once", "--json")
+    assert refused.code == 2
+    assert "add --another" in refused.json["error"]["message"]
+    begin = world_begin(world) + 7200
+    world.publish(catalogue=encode(BOOKS), task=_task_of_books(begin))
+    second = call(*join, more, "--servers", given["others"], "--another", "--once", "--json")
+    assert second.code == 0, second.err
+    assert (second.json["address"], second.json["reports"]) == (more, 1)
+    known = call("device", "recommenders", path, "--json").json["recommenders"]
+    assert [(each["address"], each["servers"], each["shelf"]) for each in known] == [
+        (WHERE, SERVERS.digest, ""),
+        (more, OTHERS.digest, "2"),
+    ]
+    status = call("device", "status", path, "--json").json
+    assert (status["address"], status["catalogue"]["ratings_left_out"]) == (more, 2)
+    status = call("device", "status", path, "--recommender", WHERE, "--json").json
+    assert (status["address"], status["catalogue"]["ratings_left_out"]) == (WHERE, 0)
+    assert call("device", "rate", path, "item 00", "4").code == 0
+    assert call("device", "rate", path, "item 00", "2", "--recommender", WHERE).code == 0
+    rated = call("device", "rate", path, "--list", "--json").json["ratings"]
+    assert {(each["item"], each["shelf"], each["value"]) for each in rated} == {
+        ("item 00", "", 2.0), ("item 01", "", 5.0), ("item 00", "2", 4.0),
+    }  # fmt: skip
+    assert call("device", "status", path, "--recommender", "https://nobody.example:1").code == 2
+    assert "joined already" in call(*join, WHERE, "--another", "--once", "--json").json["error"]["message"]
+
+
+def _task_of_books(begin: int) -> bytes:
+    asked = survey(catalogue=known_items(BOOKS).fingerprint)
+    return make_task(asked, servers=OTHERS, begin=begin, end=begin + 7200)

@@ -56,7 +56,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.device.run_state import open_runs
 
     catalogue, roster, model = store.pinned_catalogue, store.roster, kept_model(store)
-    total, name, address = store.ledger.spent_total(), store.get("name"), store.get("address")
+    total, name, address = store.ledger.spent_total(), store.get("name"), _address(store)
     digest, servers = store.get("roster-digest"), pinned_servers(store)
     facts: dict[str, Any] = {
         "name": None if name is None else name.decode(),
@@ -108,6 +108,14 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
             "spent": int((left <= 1e-9).sum()),
         }
     return facts
+
+
+def _address(store: DeviceStore) -> bytes | None:
+    """Of the recommender whose place this is."""
+    from hdpmf.device.joined import ever_joined
+
+    found = next((known.address.encode() for known in ever_joined(store) if known.place == store.place), None)
+    return store.get("address") if found is None else found
 
 
 def _task(store: DeviceStore, address: bytes | None) -> list[str]:

@@ -1,0 +1,134 @@
+"""Several recommenders on the page: whose items are shown, rated and recommended."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from tests.unit.device.reporting_world import SERVERS, make_facts
+
+from hdpmf.device.joined import join
+from hdpmf.device.local_model import LocalModel, keep_model
+from hdpmf.device.shelves import name_on
+from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.protocol.invitation import Invitation
+
+from .conftest import Person, small_table
+
+FILMS, BOOKS = "https://films.example:9443", "https://books.example:9443"
+
+
+def books() -> CatalogueTable:
+    """Other things under the same ids, on another scale."""
+    titles = ("Walden", "Emma", "Dracula", "Ulysses")
+    return msgspec.structs.replace(
+        small_table(), titles=titles, genres=(("Essay",),) * 4, scale_high=10.0, scale_step=1.0
+    )
+
+
+@pytest.fixture
+def reader(person: Person) -> Person:
+    """Somebody with films at one recommender and books at another, each with a model."""
+    with person.owner.store() as store:
+        for address in (FILMS, BOOKS):
+            join(store, Invitation(address=address, servers=SERVERS))
+        store.at(2).pin_catalogue(books())
+        for place, items, address in ((1, small_table(), FILMS), (2, books(), BOOKS)):
+            n = len(items.ids)
+            facts = make_facts(3.0, catalogue=known_items(items).fingerprint, **_of_size(n))
+            model = LocalModel(
+                recommender=address, run=f"{place}{place}" * 16, method="hdp-sum", view="nothing", plan=None,
+                numbers=facts,
+            )  # fmt: skip
+            keep_model(store.at(place), model)
+    return person
+
+
+def _of_size(n: int) -> dict[str, object]:
+    import numpy as np
+
+    zeros = np.zeros(n, np.float32)
+    return {"bias": zeros, "variance": zeros + 1, "popularity": zeros + 1, "patterns": np.zeros((n, 0), np.float32)}
+
+
+def choose(person: Person, place: int, back: str = "/rate") -> None:
+    assert person.post("/recommenders/choose", {"place": place, "back": back}).headers["location"] == back
+
+
+def test_with_one_recommender_nobody_is_asked_to_choose(person: Person):
+    assert "/recommenders/choose" not in person.get("/rate").text
+
+
+def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
+    page = reader.get("/rate").text
+    assert 'data-place="1"' in page
+    assert "books.example:9443" in page
+    assert [found["title"] for found in reader.ask("/rate/find", {"words": "walden"}).json()["items"]] == []
+    choose(reader, 2)
+    page = reader.get("/rate").text
+    assert 'data-place="2"' in page
+    assert "Quiet Days" not in page  # the ratings of films are on the other side
+    found = reader.ask("/rate/find", {"words": "walden"}).json()["items"]
+    assert [entry["title"] for entry in found] == ["Walden"]
+    assert found[0]["value"] is None  # film 1 is rated, book 1 is not
+    assert reader.ask("/rate/set", {"item": found[0]["item"], "value": "9"}).status_code == 200
+    assert "from 1 to 10" in reader.ask("/rate/set", {"item": found[0]["item"], "value": "11"}).json()["error"]
+    listed = reader.get("/for-you").text
+    assert "Dracula" in listed
+    assert "Amélie" not in listed
+    choose(reader, 1, "/for-you")
+    listed = reader.get("/for-you").text
+    assert "Amélie" in listed
+    assert "Dracula" not in listed
+    with reader.owner.store() as store:
+        values = {record.item: record.value for record in store.records()}
+    assert values == {"1": 4.5, "2": 2.0, name_on("2", "1"): 9.0}
+
+
+def test_two_tabs_show_two_recommenders(reader: Person):
+    """A page says itself whose items it shows, whatever another tab has chosen since."""
+    choose(reader, 2)
+    answer = reader.ask("/rate/find", {"words": "quiet", "place": "1"}).json()["items"]
+    assert [entry["title"] for entry in answer] == ["Quiet Days (1999)", "Quiet Nights"]
+    assert reader.ask("/rate/set", {"item": "4", "value": "3", "place": "1"}).status_code == 200
+    assert reader.ask("/rate/set", {"item": "4", "value": "3"}).status_code == 400  # no book is called that
+
+
+def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
+    choose(reader, 2, "/for-you")
+    reader.post("/for-you/hide", {"item": name_on("2", "3"), "hidden": "yes", "place": "2"})
+    assert "Dracula" not in re.split("hidden-title", reader.get("/for-you").text)[0]
+    assert "Essay" in reader.get("/privacy").text
+    reader.post("/privacy/genre", {"genre": "Essay", "marked": "yes", "place": "2"})
+    with reader.owner.store() as store:
+        assert set(store.rated.gammas()) == {name_on("2", item) for item in "1234"}
+    choose(reader, 1)
+    assert "Amélie" in reader.get("/for-you").text
+    assert "Essay" not in reader.get("/privacy").text
+
+
+def test_the_page_says_who_has_the_same_items(reader: Person):
+    page = reader.get("/recommenders").text
+    assert "4 items, model of run 11111111" in page
+    assert "the same items as" not in page
+    with reader.owner.store() as store:
+        join(store, Invitation(address="https://more.example:9443", servers=SERVERS))
+        store.at(3).pin_catalogue(small_table())
+    page = reader.get("/recommenders").text
+    assert "the same items as more.example:9443" in page
+    assert "max_total" in page
+
+
+@pytest.mark.parametrize("fields", [{"place": "9" * 30, "back": "/rate"}, {"place": "1", "back": "https://evil.example"},
+                                    {"place": "x", "back": "/rate"}])  # fmt: skip
+def test_no_other_place_is_chosen(reader: Person, fields: dict[str, str]):
+    answer = reader.post("/recommenders/choose", fields)
+    assert answer.headers["location"] == "/recommenders"
+    assert 'data-place="1"' in reader.get("/rate").text
+
+
+def test_a_place_that_is_not_there_is_the_first(reader: Person):
+    choose(reader, 77)
+    assert 'data-place="1"' in reader.get("/rate").text
