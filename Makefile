@@ -6,9 +6,9 @@ JOBS ?= auto
 
 # Errors only: pip's own warnings say nothing about hdpmf.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
-# Every test process has its core: libraries must not start threads for all the others' cores as well. Bytecode is kept:
+# Test processes share the cores among them: libraries must not start threads for all cores as well. Bytecode is kept:
 # tests start hundreds of interpreters.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
 .PHONY: help demo format check test lint docs dist bench soak mutants clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,27 +17,62 @@ settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
 # Federations of real processes and the browser want the machine to themselves: one worker does each, in order.
-_GROUPS = {"aggregator": "federation", "federation": "federation", "e2e": "browser"}
-# What these modules prepare for all of their tests takes longer than the tests: one worker does each module.
-_TOGETHER = ("paper", "unit/paper", "unit/models/test_labels.py", "unit/audit/test_game.py")
+_MACHINES = {
+    "tests/aggregator/": "federation",
+    "tests/federation/": "federation",
+    "tests/upgrade/test_serving.py": "federation",
+    "tests/e2e/": "browser",
+}
+# What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a store to fill.
+_TOGETHER = {
+    "tests/paper/": "paper",
+    "tests/unit/paper/": "report",
+    "tests/unit/report/": "report",
+    "tests/unit/gpu/": "gpu",
+    "tests/unit/aggregator/": "prio",
+    "tests/unit/prio/": "prio",
+}
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need a whole machine go to one worker each, and are slow whatever they do."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a whole machine are slow whatever they do. Several workers begin with what takes long."""
     # Once per function: the cases of a parametrized test share one, and forty times forty would never end.
     for test in {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}.values():
         _longer(test)
     for item in items:
-        place = item.path.relative_to(HERE)
-        group = _GROUPS.get(place.parts[0])
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+        if share_of(item.nodeid) in _MACHINES.values():
             item.add_marker(pytest.mark.slow)
-        elif str(place).startswith(tuple(f"{name}/" for name in _TOGETHER)) or str(place) in _TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(str(place)))
-        elif place.parts[:2] in (("unit", "aggregator"), ("unit", "prio")):  # compiling kernels takes seconds: once
-            item.add_marker(pytest.mark.xdist_group("prio"))
+    if hasattr(config, "workerinput"):
+        slow = Counter(share_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[share_of(item.nodeid)])
+
+
+def share_of(nodeid: str) -> str:
+    """What goes to one worker as a whole: the tests of some folders, else those of a file."""
+    file = nodeid.partition("::")[0]
+    return next((share for place, share in (_MACHINES | _TOGETHER).items() if file.startswith(place)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker more than there are cores: a fifth of their time they wait, for processes and for browsers."""
+    from hdpmf.threads import available_cores
+
+    return available_cores() + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Who does which tests. Not by marks: with pytest 9.2 xdist's ``loadgroup`` does not see them (its issue 1386)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Shares(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return share_of(nodeid)
+
+    config.option.loadscopereorder = False  # by how many tests there are: the order is ours
+    return Shares(config, log)
 
 
 def _longer(test: Any) -> None:

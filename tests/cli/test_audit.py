@@ -1,8 +1,11 @@
 """``hdpmf audit``."""
 
+import json
+
 import pytest
 
-from hdpmf.audit import two_servers
+from hdpmf.audit import audited, two_servers
+from hdpmf.ratings import synthetic_world
 
 FAST = ("--factors", "4", "--epochs", "8")
 
@@ -62,11 +65,13 @@ def test_attacks(call, attack):
 
 
 @pytest.mark.slow
-def test_report_writes_a_figure_and_numbers(call, tmp_path):
+def test_report_writes_a_figure_and_numbers(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("hdpmf.ratings.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1))
     result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
     assert result.code == 0
     assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "audit" / "audit.json").exists()
+    numbers = json.loads((tmp_path / "audit" / "audit.json").read_text())["results"]
+    assert {row["method"] for row in numbers} == set(audited())
     assert "claim broken" in result.out
 
 

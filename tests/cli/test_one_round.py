@@ -128,10 +128,10 @@ def test_learning_needs_a_declaration(call: Call, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_learned_prior_helps_strangers_to_its_data_and_is_not_judged_on_its_own(call: Call, tmp_path: Path) -> None:
-    public = synthetic_world(300, 80, 9_000, rng=1).describe(name="public world")
+    public = synthetic_world(150, 50, 3_000, rng=1).describe(name="public world")
     prior = learn_prior(public, name="p", origin={"dataset": "w", "title": public.name, "declared": "public"})
     prior.save(tmp_path / "p.json")
-    world = synthetic_world(300, 80, 9_000, rng=2)
+    world = synthetic_world(150, 50, 3_000, rng=2)
     train, test = world.hold_out(5, rng=0)
     errors = [HDPSum(rng=0, prior=one).fit(train).score(test)["mse"] for one in (None, tmp_path / "p.json")]
     assert errors[1] < errors[0]

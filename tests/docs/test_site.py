@@ -19,7 +19,7 @@ import pytest
 
 import hdpmf
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

@@ -40,6 +40,18 @@ def target():
     return choose_target(synthetic_world(), 1.0)
 
 
+@pytest.fixture(scope="module")
+def as_designed(target):
+    """20 times 2,000 runs of each design as it is, with a seed each; tests look at the same ones."""
+    return {
+        kind: [sum_scores(target, Design(kind, 1.0), "sums", 2_000, seed) for seed in range(20)] for kind in ("S", "A")
+    }
+
+
+def _together(scores):
+    return Scores(np.concatenate([part.low for part in scores]), np.concatenate([part.high for part in scores]))
+
+
 def _bound(scores, runs):
     pilot = Scores(scores.low[:runs], scores.high[:runs])
     return lower_bound(pilot, Scores(scores.low[runs:], scores.high[runs:])).epsilon
@@ -61,16 +73,16 @@ def test_sums_with_half_the_noise_are_flagged(target, kind):
 
 
 @pytest.mark.parametrize("kind", ["S", "A"])
-def test_sums_as_designed_pass(target, kind):
-    bound = _bound(sum_scores(target, Design(kind, 1.0), "sums", 20_000, 0), 10_000)
+def test_sums_as_designed_pass(as_designed, kind):
+    bound = _bound(_together(as_designed[kind][:10]), 10_000)
     assert verdict(1.0, bound) == STANDS
     assert bound > 0.85  # not by being blind
 
 
 @pytest.mark.parametrize("kind", ["S", "A"])
-def test_sums_as_designed_are_above_their_claim_no_more_often_than_stated(target, kind):
+def test_sums_as_designed_are_above_their_claim_no_more_often_than_stated(as_designed, kind):
     """20 audits of 1,000 runs; at most 5 may be above 1 (more: 0.03 % if each had the full 5 %)."""
-    bounds = [_bound(sum_scores(target, Design(kind, 1.0), "sums", 2_000, seed), 1_000) for seed in range(20)]
+    bounds = [_bound(scores, 1_000) for scores in as_designed[kind]]
     assert sum(verdict(1.0, bound) == BROKEN for bound in bounds) <= _most_above(20)
     # The mean is where it should be, within 4 standard errors.
     assert np.mean(bounds) == pytest.approx(0.80, abs=4 * _PER_ROOT_N / math.sqrt(1_000 * 20) + 0.03)
@@ -84,9 +96,9 @@ def test_noise_that_is_a_little_too_small_is_above_too_often(target):
 
 
 @pytest.mark.parametrize(("runs", "expected"), [(1_000, 0.81), (10_000, 0.94)])
-def test_the_bound_approaches_the_truth_as_expected(target, runs, expected):
+def test_the_bound_approaches_the_truth_as_expected(as_designed, runs, expected):
     """Within 4 standard deviations; N = 100,000 gives 0.98 and takes too long for every day."""
-    bound = _bound(sum_scores(target, Design("S", 1.0), "sums", 2 * runs, 3), runs)
+    bound = _bound(_together(as_designed["S"][10 : 10 + runs // 1_000]), runs)
     assert bound == pytest.approx(expected, abs=4 * _PER_ROOT_N / math.sqrt(runs))
     assert _expected(runs) == pytest.approx(expected, abs=0.005)
     assert _expected(100_000) == pytest.approx(0.98, abs=0.005)
@@ -137,6 +149,20 @@ def test_the_presence_of_a_rating_costs_three_quarters(target):
     assert _bound(seen, 1_000) > 0.8 * ceiling(1_000)
 
 
+def _paid(**settings):
+    world = synthetic_world(80, 50, 1_600, rng=1)
+    return run_audit(Audit("hdpmf-paid", "sums", 1_000, **settings), world).epsilon_lower_bound
+
+
 def test_hdpmf_with_a_price_that_is_paid_keeps_its_claim():
-    for seed in range(3):
-        assert run_audit(Audit("hdpmf-paid", "sums", 1_000, seed=seed)).verdict == STANDS
+    """In one round, where the attacker sees most of it, and in ten."""
+    bounds = [_paid(epochs=1, seed=seed) for seed in range(10)]
+    assert sum(verdict(1.0, bound) == BROKEN for bound in bounds) <= _most_above(10)
+    assert np.mean(bounds) > 0.1  # not by being blind
+    assert verdict(1.0, _paid(epochs=10)) == STANDS
+
+
+@pytest.mark.parametrize("epochs", [1, 10])
+def test_a_price_that_is_not_paid_is_seen(epochs):
+    """What the test above can see: a tenth of the noise, as if each of ten rounds had the budget of them all."""
+    assert verdict(1.0, _paid(epochs=epochs, epsilon=10.0)) == BROKEN

@@ -18,7 +18,7 @@ from old_versions import unpack
 
 from hdpmf.cli import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_a_recommender_of_0_1_0_serves(tmp_path: Path, say: Callable[..., Any]) -> None:
