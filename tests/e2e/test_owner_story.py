@@ -6,10 +6,6 @@ With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/page.md``: d
 from __future__ import annotations
 
 import json
-import random
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,94 +16,19 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
 from browsing import Heard, leading_to, settle
+from clubs import OTHERS, PERIOD, TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
 from playwright.sync_api import Locator, Page, expect
 from served_pages import enter, owner_page, pictures
 from server_processes import HELPER, LEADER, Pair
 
 from hdpmf.aggregator.config import TaskRules
-from hdpmf.cli.main import run
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.joined import join
-from hdpmf.device.reporting import Reporter
+from hdpmf.device.card import card_of
 from hdpmf.device.store import DeviceStore
 from hdpmf.federation.deploy import free_port
 from hdpmf.protocol.federation import DeviceCard
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.servers import read_collector
-from hdpmf.ratings import RatingScale
 from hdpmf.service.folder import ServiceFolder
-from hdpmf.transport.web import WebDoor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-
-OTHERS = 20
-PERIOD = "60s"
-FIRST = ("Quiet", "Golden", "Hidden", "Northern", "Paper", "Last", "Silver", "Distant")
-SECOND = ("Harbour", "Garden", "Signal", "Winter", "Orchestra", "Mountain", "Letter")
-GENRES = ("Drama", "Comedy", "Thriller", "Documentary", "Romance", "War")
-TITLES = [f"{first} {second}" for first in FIRST for second in SECOND]
-
-
-def films() -> str:
-    rows = [
-        f"{number},The {title},{GENRES[number % 6]}|{GENRES[(number + 1 + number // 6 % 5) % 6]},{1950 + number}"
-        for number, title in enumerate(TITLES, start=1)
-    ]
-    return "item,title,genres,year\n" + "\n".join(rows) + "\n"
-
-
-def hdpmf(*arguments: object) -> None:
-    """A command, in this process."""
-    with pytest.raises(SystemExit) as end:
-        run([str(argument) for argument in arguments])
-    assert end.value.code in (0, None)
-
-
-def wait_for(pair: Pair, reached: Callable[[], bool], seconds: float) -> None:
-    waiting = threading.Event()
-    for _ in range(int(seconds * 5)):
-        if reached():
-            return
-        pair.deployment.check()
-        waiting.wait(0.2)
-    raise AssertionError("it never came true")
-
-
-def make_others(folder: Path) -> list[DeviceStore]:
-    """Twenty people who like one half of the films or the other."""
-    chance = random.Random(5)
-    stores = []
-    for number in range(OTHERS):
-        store = new_device(folder / f"other{number}.sqlite", scale=RatingScale(1.0, 5.0, 1.0))
-        for film in chance.sample(range(1, len(TITLES) + 1), 20):
-            store.rate(str(film), float(chance.choice((4, 5)) if film % 2 == number % 2 else chance.choice((1, 2, 3))))
-        stores.append(store)
-    return stores
-
-
-@contextmanager
-def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
-    """The others' devices, each looking and reporting as it does in ``hdpmf device join``, one after the other."""
-    stop = threading.Event()
-    reporters = []
-    for store in stores:
-        join(store, invitation)
-        door = WebDoor(invitation.address, invitation.authority.encode())
-        reporters.append(Reporter(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3))
-
-    def work() -> None:
-        while not stop.wait(0.3):
-            for reporter in reporters:
-                if not stop.is_set():
-                    reporter.step()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def saved(page: Page, button: Locator) -> dict[str, Any]:
@@ -150,18 +71,10 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(page: Page, h
         with leading_to(page, "/privacy"):
             page.locator("#dial-form button.main").click()
 
-        # The recommender's operator: enrols the cards, pins the servers, invites.
         page.goto(f"{served.origin}/recommenders")
         card = DeviceCard(**saved(page, page.locator("form[action='/recommenders/card'] button")))
         place = ServiceFolder(shop)
-        place.enroll([card, *(card_of(store) for store in others)])
-        servers = tmp_path / "servers.json"
-        servers.write_bytes(pair.servers.to_json())
-        hdpmf("recommender", "servers", shop, servers)
-        hdpmf("recommender", "invite", shop, "--address", f"https://localhost:{port}")
-        invitation = Invitation.read((shop / "invitation.json").read_bytes())
-        for folder in pair.folders.values():
-            folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
+        invitation = invite(shop, port, [card, *(card_of(store) for store in others)], pair)
         pair.start(LEADER, HELPER)
         pair.deployment.recommender(shop)
         wait_for(pair, place.served, 60)
@@ -244,8 +157,3 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(page: Page, h
         assert summary["users"] == OTHERS + 1
     for store in others:
         store.close()
-
-
-def entries_of(path: Path) -> list:
-    with DeviceStore.open(path) as store:
-        return store.ledger.entries()
