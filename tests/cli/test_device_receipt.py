@@ -57,6 +57,7 @@ def test_a_receipt_is_shown_and_nothing_is_overwritten(tmp_path: Path, path: Pat
     told = call("device", "receipt", path, RUN, "--json").json
     assert told["file"] is None
     assert told["receipt"]["left"][0]["answer"] == 201
+    assert f"hdpmf device receipt {path} RUN" in call("device", "ledger", path).out
     (of_ledger,) = call("device", "ledger", path, "--json").json["receipts"]
     assert of_ledger["left"] == told["receipt"]["left"]
     (tmp_path / "there").write_text("mine")

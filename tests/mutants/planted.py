@@ -33,6 +33,7 @@ _FINER = (
 
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
+_RECEIPTS = "tests/unit/device/test_receipts.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
 _TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
 
@@ -146,4 +147,9 @@ PLANTED = (
             "not 0 <= now - last.begun < DAY", (_PLANS,)),
     Planted("one recommender's plans starve another", "device/plans.py",
             "last = kept.get(self._recommender)", "last = next(iter(kept.values()), None)", (_PLANS,)),
+    Planted("what a leader said before it took a report is not on receipts", "device/uploading.py",
+            "leader_answered(self.store, state.run, *answer, last=False)", "pass", (_RECEIPTS,)),
+    Planted("a report beyond the limit counts each time", "device/leaving.py", "elif last:", "else:", (_RECEIPTS,)),
+    Planted("keys that changed in a run are not on receipts", "device/leaving.py",
+            "if device not in known.devices:", "if False:", (_RECEIPTS,)),
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What this device has refused, whom and why: kept in its store for the owner.
 
 A recommender may send any number of things to refuse. The same refusal again only counts, each recommender has room for
-so many different ones, and a flood is written to the disk now and then. Keeping a refusal neither changes an answer nor
-holds it up: what cannot be written at once is written with the next one, or not at all. No rating is in here.
+so many different ones, and a flood is written to the disk now and then. Keeping a refusal changes no answer, and waits
+for nobody else who writes: what cannot be written at once goes with the next one, or not at all. No rating is in here.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ from .reporting_world import (
     make_store,
     make_task,
     reporter,
+    table,
 )
 from .test_reporting_labels import LABELLED, labels_task
 
@@ -296,6 +297,21 @@ def test_a_full_disk_before_a_report_leaves_keeps_it_here(monkeypatch: pytest.Mo
     live(device, world, PERIOD / 2 - 100)
     assert len({body for _, _, body in world.uploads}) == 1
     assert len(receipt_of(store, RUN).left) == 1
+
+
+def test_each_recommender_has_its_own_authority_and_catalogue_on_receipts(tmp_path: Path):
+    store = make_store()
+    store.put("authority", make_authority(tmp_path / "first.pem", tmp_path / "first.key"))
+    store.pin_catalogue(table(ids=tuple(f"other {place}" for place in range(3))))
+    place = store.new_place()
+    authority = make_authority(tmp_path / "second.pem", tmp_path / "second.key")
+    place.put("authority", authority)
+    reported(place)
+    found = receipt_of(store, RUN)
+    assert found.asked_by.authority == (digest(authority),)
+    assert place.pinned_catalogue is not None
+    assert store.pinned_catalogue is not None
+    assert found.terms.catalogue == place.pinned_catalogue.version_digest != store.pinned_catalogue.version_digest
 
 
 # Older runs, other keys

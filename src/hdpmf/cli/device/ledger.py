@@ -64,6 +64,7 @@ def ledger(
         "device sends nothing of it any more. Other devices of yours have ledgers of their own, and what they have "
         "spent comes on top, unless the policy of each says how many they are (devices = 2)."
     )
+    print_lines(f"A signed receipt of what left in a run: hdpmf device receipt {target.path} RUN")
 
 
 def _print_refusals(kept: KeptRefusals, everything: bool) -> None:
