@@ -10,8 +10,8 @@ from hdpmf.cli.device.join import _pin
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.protocol import DeviceCard
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.keys import NodeKey
 

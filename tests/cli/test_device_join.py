@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.cli.device.join import _pin_roster
+from hdpmf.device.rosters import pin_roster
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.models import HDPSum
 from hdpmf.protocol import Call as AreYouThere
 from hdpmf.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import DeviceCard
-from hdpmf.service.enrolment import Enrolled, read_card
+from hdpmf.service.enrolment import read_card
 from hdpmf.transport import Answer
 from hdpmf.transport.certificates import ensure_certificates
 
@@ -52,7 +53,7 @@ def test_join_needs_to_know_where_and_whom(rated: Path, tmp_path: Path, call: Ca
 def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, call: Call) -> None:
     roster = _roster(rated, call)
     with DeviceStore.open(rated) as store:
-        _pin_roster(store, roster.read_bytes(), new=False)
+        pin_roster(store, roster.read_bytes())
         pinned = store.roster
         assert pinned is not None
         assert len(pinned) == 4
@@ -63,10 +64,10 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
     roster.write_text(json.dumps(changed))
     with DeviceStore.open(rated) as store:
         with pytest.raises(ConfigError, match="digest"):
-            _pin_roster(store, roster.read_bytes(), new=False)
+            pin_roster(store, roster.read_bytes())
         strangers = Enrolled([msgspec.convert(one, DeviceCard) for one in changed["devices"][1:]])
         with pytest.raises(SecureSumError, match="not on the roster"):
-            _pin_roster(store, strangers.to_json(), new=True)
+            pin_roster(store, strangers.to_json(), new=True)
 
 
 class _Carrier:

@@ -78,7 +78,7 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     (tmp_path / "films.csv").write_text(FILMS)
     shop = tmp_path / "shop"
     assert call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code == 0
-    assert "no pair of servers" in call("recommender", "invite", shop).err
+    assert "no pair of servers" in call("recommender", "invite", shop, "--address", "https://localhost:9443").err
     monkeypatch.setattr(collector_keys, "pinned_servers", lambda folder: SERVERS)
     told = call("recommender", "invite", shop, "--json").json
     invitation = Invitation.read(Path(told["file"]).read_bytes())
@@ -111,6 +111,51 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     assert call("device", "recommenders", path, "--json").json["recommenders"] == []
     with DeviceStore.open(path) as store:
         assert store.policy.servers == ()
+
+
+def test_a_recommender_that_sums_by_masks_invites_too(
+    tmp_path: Path, call: Call, path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "films.csv").write_text(FILMS)
+    shop = tmp_path / "shop"
+    assert call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--reach", "shop.example").code == 0
+    told = call("recommender", "invite", shop, "--json").json
+    invitation = Invitation.read(Path(told["file"]).read_bytes())
+    assert invitation == Invitation.read(told["link"].encode())
+    assert (told["address"], told["sums"], told["servers"]) == ("shop.example:9443", "masks", None)
+    assert (invitation.address, invitation.servers, invitation.digest) == (told["address"], None, told["digest"])
+    assert "BEGIN CERTIFICATE" in invitation.authority
+    said = call("recommender", "invite", shop, "--address", "other.example:1")
+    assert Invitation.read(Path(told["file"]).read_bytes()).address == "other.example:1"
+    assert "digest of the invitation" in said.out
+    assert "roster.json" in said.out
+    assert "--public-authority" in call("recommender", "invite", shop, "--public-authority").err
+    assert "host:port" in call("recommender", "invite", shop, "--address", "http://shop.example").err
+    call("recommender", "invite", shop)
+
+    answered: list[str] = []
+    monkeypatch.setattr("hdpmf.cli.device.join._answer", lambda store, where, *_: answered.append(where) or ([], 0))
+    file = ("--invitation", told["file"])
+    refused = call("device", "join", path, *file)
+    assert "--roster FILE" in refused.err
+    with DeviceStore.open(path) as store:
+        assert joined(store) == []  # all or nothing
+    cards = [
+        f"{path}.card.json",
+        *(call("device", "init", tmp_path / f"d{n}", "--json").json["card"] for n in range(3)),
+    ]
+    assert call("recommender", "enroll", shop, *cards).code == 0
+    assert "leave it out" in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err.replace(
+        "leave those out", "leave it out"
+    )
+    assert "--every is for" in call("device", "join", path, *file, "--every", "5").err
+    done = call("device", "join", path, *file, "--roster", shop / "roster.json")
+    assert (done.code, answered) == (0, ["shop.example:9443"])
+    assert invitation.digest in done.err
+    (known,) = call("device", "recommenders", path, "--json").json["recommenders"]
+    assert (known["address"], known["servers"], known["roster"]["devices"]) == ("shop.example:9443", None, 4)
+    assert known["roster"]["digest"] in done.err
+    assert "sums by masks among 4 devices" in call("device", "recommenders", path).out
 
 
 def test_opening_refuses_what_makes_no_sense(call: Call, path: Path):

@@ -126,7 +126,7 @@ def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Jo
     """Join the recommender of an invitation whose digest the owner has compared.
 
     Args:
-        store: The device. Its policy trusts the two servers from now on.
+        store: The device. Its policy trusts the two servers from now on, if there are any.
         invitation: What the recommender says.
         new: It may have another authority or other servers than when it was joined before.
 
@@ -140,15 +140,16 @@ def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Jo
         place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)
         if before is not None and not before.left and not new:
             same_authority = _covers(place.get("authority") or b"", authority)
-            if not same_authority or pinned_servers(place) != invitation.servers:
+            if not same_authority or invitation.servers not in (None, pinned_servers(place)):
                 raise ConfigError(
                     "this recommender is joined with another authority or other servers: whoever has the new ones "
-                    "could speak as your recommender, or see your ratings. Leave it first, if both organisations tell "
-                    "you in another way that this is right"
+                    "could speak as your recommender, or see your ratings. Leave it first, if both organisations, or "
+                    "by masks the recommender, tell you in another way that this is right"
                 )
         elif authority or place.get("authority"):
             place.put("authority", authority)
-        place.put("servers", invitation.servers.to_json())
+        if invitation.servers is not None:
+            place.put("servers", invitation.servers.to_json())
         remember(place, address)
     return _find(store, address)
 

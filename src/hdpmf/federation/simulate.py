@@ -20,11 +20,11 @@ from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import ItemFacts, Round
 from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.public.lists import ListModel
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.secure_sum.roster import MIN_DEVICES
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.run import FederatedRun, no_log

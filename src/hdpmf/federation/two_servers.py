@@ -20,10 +20,10 @@ from hdpmf.errors import FederationError
 from hdpmf.federation.reports import SentReport
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import CatalogueTable, Task, decode, encode
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.servers import Server, Servers
 from hdpmf.protocol.task import task_id
 from hdpmf.service.collector_keys import CollectorKeys
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.periods import PeriodRun

@@ -1,4 +1,4 @@
-"""What somebody needs to join a recommender with two servers, as one file or one link. There is no secret in it."""
+"""What somebody needs to join a recommender, as one file or one link. There is no secret in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hdpmf.errors import ConfigError
+from hdpmf.protocol.addresses import check_address
 from hdpmf.protocol.servers import Servers
 
 MOST_BYTES = 64 << 10
@@ -23,16 +24,22 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """An invitation. Whoever made it, its digest is to be compared in a way that does not go through the recommender.
 
     Attributes:
-        address: Where the recommender publishes: ``https://`` with host and port.
-        servers: The two servers that sum for it.
-        authority: The certificate (PEM) that its TLS certificate must come from; empty for the public ones.
+        address: Where the recommender publishes, ``https://`` with host and port; by masks where it listens, host:port.
+        servers: The two servers that sum for it; None where devices sum among themselves, by masks.
+        authority: The certificate (PEM) that its TLS certificate must come from; empty for the public ones, which there
+            are not by masks.
     """
 
     address: str
-    servers: Servers
+    servers: Servers | None = None
     authority: str = ""
 
     def __post_init__(self) -> None:
+        if self.servers is None:
+            check_address(self.address)
+            if not self.authority:
+                raise ConfigError("an invitation to sums by masks must have the recommender's authority")
+            return
         parts = urlsplit(self.address)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
             raise ConfigError("an invitation must have an address like https://host:port")

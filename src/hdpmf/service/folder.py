@@ -41,11 +41,12 @@ from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.succession import Succession
 from hdpmf.protocol.versions import signed_first, table_of, version_at
 from hdpmf.public.model import PublicModel
 from hdpmf.service.catalogue_key import CATALOGUE, CatalogueKey
-from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.enrolment import replaced
 from hdpmf.service.layout import LAYOUT, begun_runs, number_of, write_number
 from hdpmf.service.run_files import RunFolder
 from hdpmf.service.schedule import Schedule
@@ -195,7 +196,7 @@ class ServiceFolder:
 
     def replace(self, name: str, signed: Succession) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
-        before, after = self.enrolled, self.enrolled.replaced(name, signed)
+        before, after = self.enrolled, replaced(self.enrolled, name, signed)
         # This first: killed before the roster is written, it says nothing about anybody who is enrolled.
         changed = zip(before.cards, after.cards, strict=True)
         known = self.successors() | {old.identity: new.identity for old, new in changed if old != new}

@@ -19,6 +19,7 @@ from hdpmf.dap import JOB_ID_SIZE, Problem
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
 from hdpmf.protocol import AnyCatalogue, Grouping, ItemFacts, Popularity, SumContribution, Survey, encode
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.protocol.servers import Servers
 from hdpmf.protocol.task import Part, Task, task_id
@@ -27,7 +28,6 @@ from hdpmf.recommender.possible import possible
 from hdpmf.recommender.runs import Answered
 from hdpmf.service.collector import NOISES, collection_request, make_task, open_collection, read_task
 from hdpmf.service.collector_keys import CollectorKeys
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.run import no_log
 from hdpmf.service.run_files import Checkpoint, Period, RunFiles, kept

@@ -8,10 +8,10 @@ import numpy as np
 
 from hdpmf.privacy.coding import WEIGHT_SCALE
 from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.recommender.item_bias import add_up_runs
 from hdpmf.recommender.runs import Answered
 from hdpmf.service.collector import NOISES
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.survey import kept_answer
 

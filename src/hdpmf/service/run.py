@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.protocol import AnyCatalogue, Message, Terms
 from hdpmf.protocol.catalogue import KnownItems, known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.service.channel import RunChannel
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.refusals import refusals_in_short
 from hdpmf.service.run_files import Checkpoint, RunFiles

@@ -12,6 +12,7 @@ import msgspec
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
 from hdpmf.protocol.catalogue import known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.protocol.versions import number_of
 from hdpmf.recommender.one_round import Answer
@@ -21,7 +22,6 @@ from hdpmf.service.channel import RunChannel
 from hdpmf.service.collector_keys import load_keys, pinned_servers
 from hdpmf.service.delivery import hand_out
 from hdpmf.service.draws import SystemDraws
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.on_roster import OnRoster

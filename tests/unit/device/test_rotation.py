@@ -14,10 +14,11 @@ from hdpmf.device.ledger import Entry
 from hdpmf.device.rotation import rotate
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import DeviceCard
 from hdpmf.protocol.succession import Succession
 from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.enrolment import Enrolled
+from hdpmf.service.enrolment import replaced
 
 from .full_store import RUN, facts, full_store
 
@@ -37,7 +38,7 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
         entries = len(store.ledger.entries())
     assert not {new.identity, new.node} & {old.identity, old.node}
     enrolled = Enrolled([old, neighbour])
-    after = enrolled.replaced("mine", signed)
+    after = replaced(enrolled, "mine", signed)
     assert after.cards == (new, neighbour)
     assert after.digest != enrolled.digest
     with DeviceStore.open(path) as store:  # and it is on the disk
@@ -109,7 +110,7 @@ def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
     old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
     weak = Succession(links=()).extended(identity, msgspec.structs.replace(old, identity="01" + "00" * 31))
     with pytest.raises(ConfigError, match="none that a device makes"):
-        Enrolled([old]).replaced("a", weak)
+        replaced(Enrolled([old]), "a", weak)
 
 
 @given(st.binary(max_size=200))

@@ -35,12 +35,12 @@ from hdpmf.protocol import (
     encode,
 )
 from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import SumPlan
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.run import FederatedRun
 from hdpmf.service.settings import RunSettings
 from hdpmf.shard import Shard

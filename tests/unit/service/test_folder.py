@@ -15,10 +15,11 @@ from hdpmf.errors import ConfigError, ModelFileError, StorageError
 from hdpmf.protocol import CatalogueVersion, DeviceCard, ItemFacts
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.protocol.cohort import cohort_of
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.versions import check_chain
 from hdpmf.public.model import PublicModel
 from hdpmf.ratings import IdIndex, ItemTable, RatingScale
-from hdpmf.service.enrolment import Enrolled, devices_needed, read_card
+from hdpmf.service.enrolment import devices_needed, read_card
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.items import change_items
 from hdpmf.service.service import Service

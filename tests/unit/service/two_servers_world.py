@@ -26,13 +26,13 @@ from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import DeviceCard, Popularity, SumContribution, Task, decode
 from hdpmf.protocol.catalogue import catalogue_table, known_items
+from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.servers import Server
 from hdpmf.protocol.task import prio_of, task_id
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.recommender import OneRoundRecommender
 from hdpmf.secure_sum import DeviceIdentity
 from hdpmf.service.collector_keys import CollectorKeys
-from hdpmf.service.enrolment import Enrolled
 from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.periods import PeriodRun
 from hdpmf.service.run_files import Checkpoint, RunFiles

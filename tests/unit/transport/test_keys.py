@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.protocol.addresses import check_address
 from hdpmf.transport.extras import needs
-from hdpmf.transport.flower.device import check_address
 from hdpmf.transport.keys import NodeKey, check_public_key
 
 
@@ -55,7 +55,8 @@ def test_addresses(address: str):
 
 
 @pytest.mark.parametrize(
-    "address", ["", "localhost", ":9443", "localhost:", "localhost:x", "h:0", "h:65536", "https://h:1"]
+    "address",
+    ["", "localhost", ":9443", "localhost:", "localhost:x", "h:0", "h:65536", "https://h:1", "h:²", "a b:1", "a#b:1"],
 )
 def test_what_is_no_address_is_refused(address: str):
     with pytest.raises(ConfigError, match="host:port"):

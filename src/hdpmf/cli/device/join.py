@@ -19,6 +19,7 @@ from hdpmf.cli.device.two_servers import (
     by_two_servers,
     pin_invitation,
     pin_two_servers,
+    read_invitation,
     refuse_options,
     report_until,
     words_of,
@@ -31,6 +32,7 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.device.store import DeviceStore
+    from hdpmf.protocol.invitation import Invitation
     from hdpmf.transport import DeviceTransport
 
 
@@ -69,7 +71,7 @@ def join(
     ] = False,
     invitation: Annotated[
         Path | None,
-        typer.Option("--invitation", metavar="FILE", help="Address, authority and servers in one file."),
+        typer.Option("--invitation", metavar="FILE", help="Address, authority and any servers in one file."),
     ] = None,
     another: Annotated[
         bool, typer.Option("--another", help="This is one more recommender, beside those that you have joined.")
@@ -93,14 +95,13 @@ def join(
     participants, in a way that does not go through the recommender.
     """
     with target.open(serving=True) as store:
-        if invitation is not None or by_two_servers(store, address):
+        invited = None if invitation is None else read_invitation(invitation, address, ca, servers)
+        if by_two_servers(store, address if invited is None else invited.address):
             refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
-            if invitation is None:
+            if invited is None:
                 store, where = pin_two_servers(store, address, ca, servers, new_authority, new_servers, another)
-            elif address is None and ca is None and servers is None:
-                store, where = pin_invitation(store, invitation, new_authority, new_servers, another)
             else:
-                raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
+                store, where = pin_invitation(store, invited, new_authority, new_servers, another)
             with _log_to_stderr(), _stopped_by_signals() as stop:
                 told = report_until(store, where, stop, once, every)
             told["ledger_entries"] = len(store.ledger.entries())
@@ -110,7 +111,7 @@ def join(
                 print_lines(*words_of(told, target.path))
             return
         refuse_options({"--servers": servers, "--new-servers": new_servers or None, "--every": every}, "https://")
-        store, where = _pin(store, address, ca, roster, new_authority, new_roster, another)
+        store, where = _pin(store, address, ca, roster, new_authority, new_roster, another, invited)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
         with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -134,19 +135,23 @@ def _pin(
     new_authority: bool = False,
     new_roster: bool = False,
     another: bool = False,
+    invited: Invitation | None = None,
 ) -> tuple[DeviceStore, str]:
     """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
     from hdpmf.device.joined import place_for, remember
+    from hdpmf.device.rosters import pin_roster, pinned_digest
+    from hdpmf.protocol.addresses import check_address
     from hdpmf.transport.certificates import check_authority
-    from hdpmf.transport.flower.device import check_address
 
-    address = address_of(store, address)
-    check_address(address)
-    if new_authority and ca is None:
+    address = check_address(address_of(store, address) if invited is None else invited.address)
+    if new_authority and ca is None and invited is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_roster and roster is None:
         raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
     authority = None if ca is None else read_bytes(ca, "the recommender's authority")
+    if invited is not None:
+        authority = invited.authority.encode()
+        note(f"Invitation: digest {invited.digest}. Compare it with the recommender's operator in another way.")
     if authority is not None:
         check_authority(authority)
     with store.transaction():
@@ -156,34 +161,22 @@ def _pin(
         elif store.get("authority") is None:
             raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
         if roster is not None:
-            _pin_roster(store, read_bytes(roster, "the roster"), new_roster)
+            before = pin_roster(store, read_bytes(roster, "the roster"), new=new_roster)
+            if before not in ("", pinned_digest(store)):
+                note(f"The roster is another one than before (its digest was {before}).")
         elif store.roster is None:
-            raise ConfigError("give the roster once, with --roster FILE; then it is pinned")
+            raise ConfigError(
+                "give the roster once, with --roster FILE; then it is pinned. The operator writes it when this "
+                "device's card is enrolled"
+            )
         remember(store, address)
-    pinned, digest = store.roster, store.get("roster-digest")
-    if pinned is not None and digest is not None:
+    pinned, digest = store.roster, pinned_digest(store)
+    if pinned is not None and digest:
         note(
-            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest.decode()}. Compare it with "
+            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest}. Compare it with "
             "other participants, not through the recommender."
         )
     return store, address
-
-
-def _pin_roster(store: DeviceStore, data: bytes, new: bool) -> None:
-    from hdpmf.service.enrolment import Enrolled
-
-    enrolled = Enrolled.from_json(data)
-    before = store.get("roster-digest")
-    if before is not None and before.decode() != enrolled.digest:
-        if not new:
-            raise ConfigError(
-                f"another roster is pinned here (digest {before.decode()}; --roster has {enrolled.digest}): whoever "
-                "chooses the roster chooses among whom you are hidden. If other participants have the new one too, "
-                "add --new-roster; otherwise leave --roster out"
-            )
-        note(f"The roster is another one than before (its digest was {before.decode()}).")
-    store.pin_roster([bytes.fromhex(card.identity) for card in enrolled.cards], [card.users for card in enrolled.cards])
-    store.put("roster-digest", enrolled.digest.encode())
 
 
 def _transport(store: DeviceStore, address: str) -> DeviceTransport:

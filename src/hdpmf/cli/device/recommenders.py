@@ -54,7 +54,13 @@ def recommenders(
     if not known:
         print_lines("None. Join one: hdpmf device join STORE --invitation FILE")
     for each, pair, facts in known:
-        sums = "sums by masks" if pair is None else f"{pair.names}, digest {pair.digest}"
+        roster = facts["roster"]
+        if each.two_servers and pair is not None:
+            sums = f"{pair.names}, digest {pair.digest}"
+        elif roster is None:
+            sums = "sums by masks, waiting for the roster (hdpmf device join STORE --roster FILE)"
+        else:
+            sums = f"sums by masks among {roster['devices']:,} devices, digest {roster['digest']}"
         items = "no catalogue yet" if facts["items"] is None else f"{facts['items']:,} items"
         model = "no model yet" if facts["model"] is None else f"model of run {facts['model'][:8]}"
         print_lines(f"{each.address}{' (paused)' if each.paused else ''}: {sums}; {items}, {model}")
@@ -64,12 +70,16 @@ def _at_its_place(store: DeviceStore) -> tuple[Servers | None, dict[str, Any]]:
     """The servers of a recommender, and what is here of it."""
     from hdpmf.device.local_model import kept_model
     from hdpmf.device.pair import pinned_servers
+    from hdpmf.device.rosters import pinned_digest
 
-    items, model = store.pinned_catalogue, kept_model(store)
+    items, model, roster = store.pinned_catalogue, kept_model(store), store.roster
     return pinned_servers(store), {
         "items": None if items is None else len(items.positions),
         "shelf": store.shelf,
         "model": None if model is None else model.run,
+        "roster": None
+        if roster is None
+        else {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store)},
     }
 
 

@@ -53,11 +53,12 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.device.following import authorities_of
     from hdpmf.device.local_model import kept_model
     from hdpmf.device.pair import pinned_servers, trusted
+    from hdpmf.device.rosters import pinned_digest
     from hdpmf.device.run_state import open_runs
 
     catalogue, roster, model = store.pinned_catalogue, store.roster, kept_model(store)
     total, name, address = store.ledger.spent_total(), store.get("name"), _address(store)
-    digest, servers = store.get("roster-digest"), pinned_servers(store)
+    servers = pinned_servers(store)
     facts: dict[str, Any] = {
         "name": None if name is None else name.decode(),
         "identity": store.identity.public.hex(),
@@ -86,8 +87,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "model": None if model is None else _model_facts(model),
     }
     if roster is not None:
-        told = None if digest is None else digest.decode()
-        facts["roster"] = {"devices": len(roster), "users": roster.n_users, "digest": told}
+        facts["roster"] = {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
     if catalogue is not None:
         ratings, weights, policy = store.ratings(), store.weights(), store.policy
         left = store.ledger.remaining(ratings, weights, policy)

@@ -13,6 +13,7 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.device.store import DeviceStore
+    from hdpmf.protocol.invitation import Invitation
 
 _HTTPS = "https://"
 
@@ -69,17 +70,24 @@ def pin_two_servers(
     return store, where
 
 
+def read_invitation(file: Path, address: str | None, ca: Path | None, servers: Path | None) -> Invitation:
+    """The invitation in a file, which says what the other options say."""
+    from hdpmf.protocol.invitation import Invitation
+
+    if not (address is None and ca is None and servers is None):
+        raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
+    return Invitation.read(read_bytes(file, "the invitation"))
+
+
 def pin_invitation(
-    store: DeviceStore, file: Path, new_authority: bool, new_servers: bool, another: bool = False
+    store: DeviceStore, found: Invitation, new_authority: bool, new_servers: bool, another: bool = False
 ) -> tuple[DeviceStore, str]:
     """Pin what an invitation says; the store at the recommender's place, and its address."""
     from hdpmf.device.joined import place_for, remember
     from hdpmf.device.pair import pin_servers
-    from hdpmf.protocol.invitation import Invitation
     from hdpmf.transport.certificates import check_authority
     from hdpmf.transport.web import check_folder_address
 
-    found = Invitation.read(read_bytes(file, "the invitation"))
     where, authority = check_folder_address(found.address), found.authority.encode() or None
     if authority is not None:
         check_authority(authority)
@@ -87,7 +95,8 @@ def pin_invitation(
         store = place_for(store, where, another=another)
         if authority is not None:
             pin_authority(store, authority, new_authority)
-        pin_servers(store, found.servers, new=new_servers)
+        if found.servers is not None:
+            pin_servers(store, found.servers, new=new_servers)
         remember(store, where)
     _note_pair(store)
     return store, where

@@ -17,7 +17,12 @@ def invite(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
     address: Annotated[
         str | None,
-        typer.Option("--address", metavar="URL", help="How devices reach it.", show_default="its first name, and port"),
+        typer.Option(
+            "--address",
+            metavar="ADDRESS",
+            help="How devices reach it: https://HOST:PORT for sums by two servers, HOST:PORT for sums by masks.",
+            show_default="its first name, and port; by two servers if a pair is pinned",
+        ),
     ] = None,
     public: Annotated[
         bool, typer.Option("--public-authority", help="Its certificate at that address is of a public authority.")
@@ -28,8 +33,12 @@ def invite(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write an invitation for people's devices: address, authority and the two servers. There is no secret in it."""
+    """Write an invitation for people's devices: address, authority and, if there are, the two servers. No secrets.
+
+    Without two servers devices sum among themselves, by masks: people also need the roster, once they are on it.
+    """
     from hdpmf.files import atomic_write
+    from hdpmf.protocol.addresses import check_address
     from hdpmf.protocol.invitation import Invitation
     from hdpmf.service.collector_keys import pinned_servers
     from hdpmf.service.folder import ServiceFolder
@@ -37,17 +46,39 @@ def invite(
 
     service = ServiceFolder(folder)
     pair = pinned_servers(folder)
-    if pair is None:
-        raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
-    where = check_folder_address(address or f"https://{service.config.names[0]}:{service.config.port}")
+    usual = f"{service.config.names[0]}:{service.config.port}"
+    where = address or (usual if pair is None else f"https://{usual}")
+    if where.startswith("https://"):
+        where = check_folder_address(where)
+        if pair is None:
+            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
+    else:
+        where, pair = check_address(where), None
+        if public:
+            raise ConfigError("by masks devices pin the recommender's own authority; leave --public-authority out")
     authority = "" if public else read_text(service.transport_folder / "tls" / "authority.pem")
     made, place = Invitation(address=where, servers=pair, authority=authority), out or folder / "invitation.json"
     atomic_write(place, made.to_json())
     if json:
-        print_json({"file": str(place), "link": made.to_link(), "digest": made.digest, "servers": pair.digest})
+        print_json(
+            {
+                "file": str(place),
+                "link": made.to_link(),
+                "address": where,
+                "sums": "masks" if pair is None else "two servers",
+                "digest": made.digest,
+                "servers": None if pair is None else pair.digest,
+            }
+        )
         return
     print_lines(
         f"{place}: for people's devices (hdpmf device open, or device join STORE --invitation FILE)",
         f"link: {made.to_link()}",
-        f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not through you",
+    )
+    if pair is not None:
+        print_lines(f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not through you")
+        return
+    print_lines(
+        f"digest of the invitation: {made.digest}; tell it people in another way than the invitation",
+        f"people give you their cards (hdpmf recommender enroll {folder} CARD.json), and need {folder / 'roster.json'}",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hdpmf.cli.shared.output import print_lines, print_table
 
 if TYPE_CHECKING:
-    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.protocol.enrolled import Enrolled
 
 
 def devices_of(enrolled: Enrolled) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from hdpmf.cli.shared.output import note, print_json, print_lines
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.protocol.enrolled import Enrolled
     from hdpmf.service.folder import ServiceFolder
     from hdpmf.service.settings import RunSettings
 

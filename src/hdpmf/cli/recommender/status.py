@@ -20,7 +20,7 @@ from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, prin
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.service.enrolment import Enrolled
+    from hdpmf.protocol.enrolled import Enrolled
     from hdpmf.service.folder import ServiceFolder
 
 _EVERY = 2.0

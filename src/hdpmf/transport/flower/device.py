@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hdpmf.errors import ConfigError, HdpmfError, TransportError
+from hdpmf.errors import HdpmfError, TransportError
+from hdpmf.protocol.addresses import check_address
 from hdpmf.transport.certificates import check_authority
 from hdpmf.transport.interface import MAX_BYTES, Answer
 from hdpmf.transport.keys import NodeKey
@@ -224,11 +225,3 @@ class _Heart:
             except TransportError as error:
                 self._trouble = error
                 return
-
-
-def check_address(address: str) -> str:
-    """``host:port``, or ConfigError."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{address!r} is not an address: host:port is wanted, without https://")
-    return address

@@ -1,0 +1,92 @@
+"""Invitations of both kinds: what is one, what is none, and that digests which people have compared stay as they are."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpmf.errors import ConfigError
+from hdpmf.protocol.invitation import MOST_BYTES, Invitation
+from hdpmf.protocol.servers import Server, Servers
+
+
+def _server(name: str, digit: str) -> Server:
+    return Server(organisation=name, url=f"https://{name.lower()}.example:9444", hpke=digit * 18, identity=digit * 64)
+
+
+PAIR = Servers(leader=_server("Library", "a"), helper=_server("University", "b"))
+MASKS = Invitation(address="films.example:9443", authority="PEM")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+HOSTS = st.from_regex(r"[a-z0-9.-]{1,40}|\[[0-9a-f:]{2,39}\]", fullmatch=True)
+
+
+def test_the_digests_of_invitations_that_are_out_there_stay():
+    """Taken when there were only invitations to two servers."""
+    made = Invitation(address="https://films.example:9443", servers=PAIR)
+    assert made.digest == "d5c7 f161 4280 10a1 c78f 0e07 3a88 35e3"
+    assert msgspec.structs.replace(made, authority="PEM").digest == "dcd7 7dfb 1261 4e4f 2866 00f7 d84b db54"
+
+
+@given(HOSTS, st.integers(1, 65_535), TEXTS)
+def test_an_invitation_to_masks_is_a_file_or_a_link(host: str, port: int, authority: str):
+    made = Invitation(address=f"{host}:{port}", authority=authority)
+    assert Invitation.read(made.to_json()) == Invitation.read(f" {made.to_link()}\n".encode()) == made
+    assert made.servers is None
+    other = Invitation(address=f"{host}:{port % 65_535 + 1}", authority=authority)
+    assert len({made.digest, other.digest, Invitation(address=made.address, authority=f"{authority}x").digest}) == 3
+
+
+def test_absent_servers_may_be_left_out_of_the_file():
+    assert Invitation.read(b'{"address": "films.example:9443", "authority": "PEM"}') == MASKS
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"servers": PAIR},  # the address is not that of a folder
+        {"authority": ""},
+        {"address": "https://films.example:9443"},  # two servers are missing
+        {"address": "films.example"},
+        {"address": "films.example:0"},
+        {"address": "films.example:9443#x"},
+        {"address": "films.example:9443\n"},
+        {"address": "films.example:²"},
+        {"address": "user@films.example:1"},
+        {"address": f"{'a' * 400}:1"},
+    ],
+)
+def test_what_fits_no_kind_is_refused(wrong: dict[str, object]):
+    fields = {"address": MASKS.address, "servers": None, "authority": "PEM"} | wrong
+    with pytest.raises(ConfigError):
+        Invitation(**fields)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        Invitation.read(msgspec.json.encode(fields))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["address", "servers", "authority", "roster"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        ),
+    )
+)
+def test_wrong_types_are_refused_with_a_word(fields: dict[str, object]):
+    if isinstance(fields.get("address"), str) and isinstance(fields.get("authority"), str) and "roster" not in fields:
+        fields["address"] = 5
+    with pytest.raises(ConfigError):
+        Invitation.read(json.dumps(fields).encode())
+
+
+def test_one_that_is_too_long_is_not_even_unpacked():
+    long = Invitation(address=MASKS.address, authority="x" * MOST_BYTES)
+    with pytest.raises(ConfigError, match="at most"):
+        Invitation.read(long.to_json())
+    assert len(long.to_link()) < 1000
+    with pytest.raises(ConfigError, match="too long"):
+        Invitation.read(long.to_link().encode())
