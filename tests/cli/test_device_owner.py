@@ -140,14 +140,9 @@ def test_a_recommender_that_sums_by_masks_invites_too(
     assert "--roster FILE" in refused.err
     with DeviceStore.open(path) as store:
         assert joined(store) == []  # all or nothing
-    cards = [
-        f"{path}.card.json",
-        *(call("device", "init", tmp_path / f"d{n}", "--json").json["card"] for n in range(3)),
-    ]
-    assert call("recommender", "enroll", shop, *cards).code == 0
-    assert "leave it out" in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err.replace(
-        "leave those out", "leave it out"
-    )
+    cards = [call("device", "init", tmp_path / f"d{n}", "--json").json["card"] for n in range(3)]
+    assert call("recommender", "enroll", shop, f"{path}.card.json", *cards).code == 0
+    assert "leave those out" in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err
     assert "--every is for" in call("device", "join", path, *file, "--every", "5").err
     done = call("device", "join", path, *file, "--roster", shop / "roster.json")
     assert (done.code, answered) == (0, ["shop.example:9443"])

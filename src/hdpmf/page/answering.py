@@ -38,6 +38,7 @@ class Answering:
         self._said: deque[tuple[str, str]] = deque(maxlen=_SAID)
         self._store: DeviceStore | None = None
         self._threads: dict[str, tuple[threading.Thread, threading.Event, threading.Event]] = {}
+        self._states: dict[str, tuple[str, str]] = {}
         self.why_not = ""
 
     def __repr__(self) -> str:
@@ -46,6 +47,10 @@ class Answering:
     def said(self) -> list[tuple[str, str]]:
         """The last lines for the owner with their times, the newest first; refusals have their reasons."""
         return list(reversed(self._said))
+
+    def state(self, address: str) -> tuple[str, str] | None:
+        """How the connection to a recommender is, in words, and since when; None where there is nothing to say."""
+        return self._states.get(address)
 
     def _log(self, line: str) -> None:
         if not self._said or self._said[-1][1] != line:
@@ -97,6 +102,7 @@ class Answering:
         stop.set()
         soon.set()
         thread.join(_PATIENCE)
+        self._states.pop(address, None)
 
     def _guarded(
         self,
@@ -112,6 +118,7 @@ class Answering:
             work(store.at(known.place), known, stop, soon)
         except HdpmfError as error:
             if not stop.is_set():
+                self._states[known.address] = utc_now(), f"it is not answered: {error}"
                 self._log(f"{known.address} is not answered: {error}")
         except Exception:
             if not stop.is_set():  # otherwise the store was closed under it
@@ -138,13 +145,28 @@ class Answering:
             reporter.settle()
 
     def _answer(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
+        """By masks, as soon as a roster is pinned: without one, nobody knows among whom this device would be hidden."""
         from hdpmf.transport.flower.device import FlowerDevice
         from hdpmf.transport.keys import NodeKey
+
+        while store.roster is None:
+            soon.wait()
+            soon.clear()
+            if stop.is_set():
+                return
+
+        def connection(words: str) -> None:
+            self._states[known.address] = utc_now(), words
+            self._log(f"{known.address}: {words}")
 
         agent = DeviceAgent(store, recommender=known.address, log=self._log)
         key = NodeKey.from_bytes(store.get("node-key") or b"")
         transport = FlowerDevice(
-            known.address, store.get("authority") or b"", key, follow=lambda told: follow(store, told, self._log)
+            known.address,
+            store.get("authority") or b"",
+            key,
+            follow=lambda told: follow(store, told, self._log),
+            log=connection,
         )
         try:
             transport.serve(in_slots(agent.answer), stop)

@@ -1,7 +1,8 @@
-"""The page "Recommenders": join with a digest to compare, pause, leave."""
+"""The page "Recommenders": join with a digest to compare, pin the roster of one that sums by masks, pause, leave."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -10,11 +11,30 @@ from hdpmf.device.card import card_of
 from hdpmf.device.joined import Joined, join, joined, leave, pause, with_catalogue
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.pair import pinned_servers
+from hdpmf.device.rosters import look_at_roster, pin_roster, pinned_digest
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.page.visit import Visit, short
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.transport.certificates import check_authority
+
+_ROSTER = "roster"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A roster that the owner looks at.
+
+    Attributes:
+        address: The recommender that it is for.
+        data: The file.
+    """
+
+    address: str
+    devices: int
+    users: int
+    digest: str
+    data: bytes = field(repr=False)
 
 
 def recommenders_page(visit: Visit) -> dict[str, Any]:
@@ -22,7 +42,7 @@ def recommenders_page(visit: Visit) -> dict[str, Any]:
     with visit.owner.store() as store:
         invited = visit.session.held.get("invitation")
         return {
-            "joined": [_known(store.at(known.place), known) for known in joined(store)],
+            "joined": [_known(store.at(known.place), known) | _at_the_moment(visit, known) for known in joined(store)],
             "invited": invited,
             "why_not": visit.owner.answering.why_not,
             "log": visit.owner.answering.said(),
@@ -31,12 +51,17 @@ def recommenders_page(visit: Visit) -> dict[str, Any]:
 
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
     """A recommender, and what is here of it. Items that others have, too, are rated once and paid for once."""
-    pair, items, model = pinned_servers(store), store.pinned_catalogue, kept_model(store)
+    pair = pinned_servers(store) if known.two_servers else None
+    items, model, roster = store.pinned_catalogue, kept_model(store), store.roster
     others = (each for each, place in with_catalogue(store) if each != known and place.shelf == store.shelf)
     return {
         "address": known.address,
         "since": known.since,
         "paused": known.paused,
+        "masks": not known.two_servers,
+        "roster": None
+        if roster is None
+        else {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store)},
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
         "runs": len({entry.run for entry in store.ledger.entries() if entry.recommender == known.address}),
@@ -44,6 +69,13 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
         "model": "" if model is None else model.run[:8],
         "shared_with": [] if items is None else [short(each.address) for each in others],
     }
+
+
+def _at_the_moment(visit: Visit, known: Joined) -> dict[str, Any]:
+    """How the connection is, and the roster that the owner looks at, if it is for this recommender."""
+    looked = visit.session.held.get(_ROSTER)
+    given = looked if isinstance(looked, _Looked) and looked.address == known.address else None
+    return {"now": visit.owner.answering.state(known.address), "roster_given": given}
 
 
 def choose(visit: Visit) -> str:
@@ -73,8 +105,44 @@ def answer_invitation(visit: Visit) -> str:
         with visit.owner.store() as store:
             join(store, found)
         visit.owner.answering.refresh()
-        visit.session.note(visit.t("recommenders.joined_now"))
+        visit.session.note(visit.t("recommenders.joined_masks" if found.servers is None else "recommenders.joined_now"))
     return "/recommenders"
+
+
+def look_into_roster(visit: Visit) -> str:
+    """A roster from a file: how many there are, and what to compare. Nothing is pinned yet."""
+    address = visit.text("address")
+    visit.session.held.pop(_ROSTER, None)
+    with visit.owner.store() as store:
+        found = look_at_roster(_by_masks(visit, store, address), visit.body)
+    users = found.count_users(found.users)
+    visit.session.held[_ROSTER] = _Looked(address, len(found), users, found.digest, visit.body)
+    return "/recommenders"
+
+
+def answer_roster(visit: Visit) -> str:
+    """Pin the roster whose digest was compared, or not; another one than before only with one more yes."""
+    looked = visit.session.held.get(_ROSTER)
+    if not isinstance(looked, _Looked) or looked.digest != visit.text("digest"):
+        raise ConfigError(visit.t("recommenders.no_roster"))
+    if visit.text("answer") == "yes":
+        with visit.owner.store() as store:
+            place, sure = _by_masks(visit, store, looked.address), visit.text("sure") == "yes"
+            if pinned_digest(place) not in ("", looked.digest) and not sure:
+                raise ConfigError(visit.t("recommenders.other_roster_sure"))
+            pin_roster(place, looked.data, new=sure)
+        visit.owner.answering.refresh()
+        visit.session.note(visit.t("recommenders.roster_pinned"))
+    visit.session.held.pop(_ROSTER, None)
+    return "/recommenders"
+
+
+def _by_masks(visit: Visit, store: DeviceStore, address: str) -> DeviceStore:
+    """The store at the place of a recommender that sums by masks."""
+    known = next((each for each in joined(store) if each.address == address and not each.two_servers), None)
+    if known is None:
+        raise ConfigError(visit.t("recommenders.no_such"))
+    return store.at(known.place)
 
 
 def card(visit: Visit) -> bytes:

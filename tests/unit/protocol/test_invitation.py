@@ -1,4 +1,4 @@
-"""Invitations of both kinds: what is one, what is none, and that digests which people have compared stay as they are."""
+"""Invitations of both kinds: what is one, what is none, and that digests which people have compared stay."""
 
 from __future__ import annotations
 

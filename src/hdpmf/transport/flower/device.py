@@ -45,6 +45,7 @@ class FlowerDevice:
         plain_flower: The server is a SuperLink without our gate (see ``Fleet``).
         follow: What to trust from now on, after what the recommender has told about its authorities (``succession``);
             whatever it raises is said, and nothing changes.
+        log: Told how the connection is, in lines for the device's owner; by default this module's log is.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class FlowerDevice:
         max_bytes: int = MAX_BYTES,
         plain_flower: bool = False,
         follow: Callable[[bytes], bytes] | None = None,
+        log: Callable[[str], None] | None = None,
     ) -> None:
         self._address = check_address(address)
         check_authority(authority)
@@ -66,6 +68,7 @@ class FlowerDevice:
         self._max_bytes = max_bytes
         self._plain_flower = plain_flower
         self._follow = follow
+        self._log = log
         self._last_trouble = ""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
@@ -143,7 +146,10 @@ class FlowerDevice:
         text = words % values
         if text != self._last_trouble:
             self._last_trouble = text
-            _log.info("%s", text)
+            if self._log is None:
+                _log.info("%s", text)
+            else:
+                self._log(text)
 
 
 class _Departure:

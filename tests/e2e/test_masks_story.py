@@ -1,0 +1,194 @@
+"""A real recommender by masks, over TLS, with four other devices: joined, asked and answered on the owner's page."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("jinja2")
+pytest.importorskip("uvicorn")
+
+from browsing import Heard, accessible, leading_to, settle
+from playwright.sync_api import Page, expect
+from served_pages import enter, owner_page
+
+from hdpmf.cli.main import run
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.card import card_of, new_device
+from hdpmf.device.joined import join
+from hdpmf.device.ledger import Entry
+from hdpmf.device.policy import Policy
+from hdpmf.device.rosters import pin_roster
+from hdpmf.device.slots import in_slots
+from hdpmf.device.store import DeviceStore
+from hdpmf.federation.deploy import Deployment, free_port
+from hdpmf.protocol.federation import DeviceCard
+from hdpmf.protocol.invitation import Invitation
+from hdpmf.ratings import RatingScale
+from hdpmf.service.folder import ServiceFolder
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.keys import NodeKey
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+OTHERS, FILMS = 4, 12
+SMALL = "min_participants = 3\nmin_devices = 3\n"  # five devices are few: knowingly
+
+
+def hdpmf(*arguments: object) -> None:
+    """A command, in this process."""
+    with pytest.raises(SystemExit) as end:
+        run([str(argument) for argument in arguments])
+    assert end.value.code in (0, None)
+
+
+def wait_for(deployment: Deployment, reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    waiting = threading.Event()
+    for _ in range(int(seconds * 5)):
+        if reached():
+            return
+        deployment.check()
+        waiting.wait(0.2)
+    raise AssertionError("it never came true")
+
+
+def make_others(folder: Path) -> list[DeviceStore]:
+    chance, stores = random.Random(7), []
+    for number in range(OTHERS):
+        store = new_device(
+            folder / f"other{number}.sqlite",
+            policy=Policy(min_participants=3, min_devices=3),
+            scale=RatingScale(1.0, 5.0, 1.0),
+        )
+        for film in chance.sample(range(1, FILMS + 1), 6):
+            store.rate(str(film), float(chance.randint(1, 5)))
+        stores.append(store)
+    return stores
+
+
+@contextmanager
+def living(stores: list[DeviceStore], invitation: Invitation, roster: bytes) -> Iterator[None]:
+    """The others' devices, connected as in ``hdpmf device join``."""
+    stop, threads = threading.Event(), []
+    for store in stores:
+        join(store, invitation)
+        pin_roster(store, roster)
+        agent = DeviceAgent(store, recommender=invitation.address)
+        key = NodeKey.from_bytes(store.get("node-key") or b"")
+        device = FlowerDevice(invitation.address, invitation.authority.encode(), key)
+        threads.append(threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop)))
+        threads[-1].start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def entries_of(path: Path) -> list[Entry]:
+    with DeviceStore.open(path) as store:
+        return store.ledger.entries()
+
+
+def read_until(page: Page, words: str, seconds: float = 60.0) -> str:
+    """Look again and again until the page says something; all that it says then."""
+    main = page.locator("main")
+    for _ in range(int(2 * seconds)):
+        if words in main.inner_text():
+            return main.inner_text()
+        page.wait_for_timeout(500)
+        page.reload()
+    raise AssertionError(f"the page never said {words!r}: {main.inner_text()}")
+
+
+def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
+    page: Page, heard: Heard, tmp_path: Path
+) -> None:
+    shop, mine, films = tmp_path / "shop", tmp_path / "mine.sqlite", tmp_path / "films.csv"
+    films.write_text("item,title\n" + "".join(f"{number},Secret Film {number}\n" for number in range(1, FILMS + 1)))
+    hdpmf("recommender", "init", shop, "--items", films, "--port", free_port())
+    config = (shop / "config.toml").read_text()
+    for name, seconds in (("gather", "1.0"), ("pause", "0.5")):
+        config = re.sub(rf"^{name} = .*$", f"{name} = {seconds}", config, flags=re.MULTILINE)
+    (shop / "config.toml").write_text(config)
+    hdpmf("recommender", "invite", shop)
+    invitation = Invitation.read((shop / "invitation.json").read_bytes())
+    others, place = make_others(tmp_path), ServiceFolder(shop)
+    with Deployment(tmp_path / "logs") as deployment, owner_page(mine, "--every", "1") as served:
+        main = page.locator("main")
+        enter(page, served)
+        with leading_to(page, "/rate"):
+            main.locator("form button").click()
+        (tmp_path / "policy.toml").write_text(SMALL)
+        hdpmf("device", "policy", mine, "--set", tmp_path / "policy.toml")
+        with DeviceStore.open(mine) as store:
+            assert store.policy.ask
+            for film in range(1, 6):
+                store.rate(str(film), float(film))
+
+        # The invitation, with the digest to compare; then it waits for the roster.
+        page.goto(f"{served.origin}/recommenders")
+        form = page.locator("form[data-action='/recommenders/look']")
+        form.locator("input").set_input_files(shop / "invitation.json")
+        with leading_to(page, "/recommenders"):
+            form.locator("button").click()
+        expect(main).to_contain_text(invitation.digest)
+        expect(main).to_contain_text("among the devices of a roster")
+        assert accessible(page) == []
+        with leading_to(page, "/recommenders"):
+            page.locator("button[value=yes]").click()
+        expect(main).to_contain_text("Waiting for the roster")
+        assert accessible(page) == []
+
+        # The operator enrols the card and sends the roster; people compare it.
+        with page.expect_download() as download:
+            page.locator(".asked form[action='/recommenders/card'] button").click()
+        card = DeviceCard(**json.loads(download.value.path().read_bytes()))
+        digest = place.enroll([card, *(card_of(store) for store in others)]).digest
+        form = page.locator("form[data-action='/recommenders/roster']")
+        form.locator("input").set_input_files(shop / "roster.json")
+        with leading_to(page, "/recommenders"):
+            form.locator("button").click()
+        expect(main).to_contain_text(digest)
+        expect(main).to_contain_text("5 devices, 5 people")
+        assert accessible(page) == []
+        with leading_to(page, "/recommenders"):
+            page.locator("form[action='/recommenders/pin'] button[value=yes]").click()
+        read_until(page, "trying again")  # nobody listens there yet
+
+        # A run that needs everybody: it asks, shows, and waits for the owner.
+        deployment.recommender(shop)
+        wait_for(deployment, place.served)
+        read_until(page, "connected to")
+        with living(others, invitation, (shop / "roster.json").read_bytes()):
+            hdpmf("recommender", "run", shop, "--method", "hdp-sum", "--minimum", OTHERS + 1)
+            page.goto(f"{served.origin}/leaves")
+            told = read_until(page, "Somebody asks")
+            assert "5 of your ratings would take part" in told
+            assert "Secret Film 3" in told
+            assert "does not wait for you once enough others have agreed" in told
+            assert entries_of(mine) == []
+            with leading_to(page, "/leaves"):
+                page.locator("button[value=once]").click()
+            wait_for(deployment, lambda: any(entry.action == "received" for entry in entries_of(mine)), 100)
+        assert [entry.action for entry in entries_of(mine)][-2:] == ["sent", "received"]
+        page.goto(f"{served.origin}/for-you")
+        expect(page.locator(".list h2")).to_have_count(FILMS - 5)
+        page.goto(f"{served.origin}/leaves")
+        assert "Nothing was ever sent" not in main.inner_text()
+        settle(page)
+        assert heard.complaints == []
+        assert "Secret Film" not in "".join(served.log)
+    summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
+    assert summary["users"] == OTHERS + 1
+    for store in others:
+        store.close()
