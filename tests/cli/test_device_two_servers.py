@@ -175,6 +175,11 @@ def test_one_more_recommender_beside_the_first(path: Path, given: dict[str, Path
         ("item 00", "", 2.0), ("item 01", "", 5.0), ("item 00", "2", 4.0),
     }  # fmt: skip
     assert call("device", "status", path, "--recommender", "https://nobody.example:1").code == 2
+    forgotten = call("device", "recommenders", path, more, "--forget", "--json")
+    assert [each["address"] for each in forgotten.json["recommenders"]] == [WHERE]
+    assert "cannot be recalled" in forgotten.err
+    assert call("device", "recommend", path, "--recommender", more).code != 0
+    assert call("device", "recommend", path, "--recommender", WHERE).code == 0
     assert "joined already" in call(*join, WHERE, "--another", "--once", "--json").json["error"]["message"]
 
 

@@ -13,6 +13,8 @@ from hdpmf.device.ledger import utc_now
 from hdpmf.device.named_values import FIRST
 from hdpmf.device.old_joined import joined_before
 from hdpmf.device.pair import pinned_servers
+from hdpmf.device.report_state import ReportBook
+from hdpmf.device.run_state import open_runs, read_state, set_open
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.protocol.invitation import Invitation
@@ -170,6 +172,31 @@ def leave(store: DeviceStore, address: str) -> None:
             policy = store.policy
             trusted = tuple(digest for digest in policy.servers if digest != pair.digest)
             store.set_policy(msgspec.structs.replace(policy, servers=trusted))
+
+
+def forget(store: DeviceStore, address: str) -> None:
+    """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for good.
+
+    What is held for a run with it that nothing has left in is given back. Ratings stay, and so does the ledger.
+
+    Raises:
+        ConfigError: It was never joined.
+    """
+    with store.transaction():
+        place = at_recommender(store, address)
+        if any(known.address == address for known in joined(store)):
+            leave(store, address)
+        book = ReportBook(store, address)
+        task = book.standing().task
+        if task:
+            book.end(task)
+        for run in open_runs(store):
+            state = store.runs.load(run)
+            if state is not None and read_state(state).recommender == address:
+                store.runs.drop(run)
+        set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
+        store.ledger.give_back_held("the owner forgot this recommender; nothing of this run had left", address)
+    place.forget_place()
 
 
 def _covers(pinned: bytes, given: bytes) -> bool:

@@ -225,12 +225,12 @@ class Ledger:
             returned = msgspec.structs.replace(entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0))
             self._write(returned, b"")
 
-    def give_back_held(self, words: str) -> None:
-        """Give back what is held for runs that can send nothing any more, and from which nothing was sent."""
+    def give_back_held(self, words: str, recommender: str | None = None) -> None:
+        """Give back what is held for runs (of one recommender) that can send no more, and that nothing was sent in."""
         with self._database.transaction():
             held: dict[str, Entry] = {}
             for entry in self.entries():
-                if entry.action == "agreed":
+                if entry.action == "agreed" and recommender in (None, entry.recommender):
                     held.setdefault(entry.run, entry)
                 elif entry.action in ("sent", "returned"):
                     held.pop(entry.run, None)

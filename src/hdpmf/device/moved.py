@@ -7,7 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from hdpmf.device.named_values import NamedValues
 from hdpmf.errors import ConfigError
+
+_MOVED = "moved"
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +28,20 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     file: str
     digest: str = ""
+
+
+def read_moved(values: NamedValues) -> Moved | None:
+    """The mark in a file."""
+    data = values.get(_MOVED)
+    return None if data is None else msgspec.msgpack.decode(data, type=Moved)
+
+
+def write_moved(values: NamedValues, moved: Moved | None) -> None:
+    """Put the mark into a file, or take it out."""
+    if moved is None:
+        values.drop(_MOVED)
+    else:
+        values.set(_MOVED, msgspec.msgpack.encode(moved))
 
 
 def refuse_moved(path: Path, moved: Moved | None) -> None:

@@ -33,6 +33,11 @@ class PinnedDevices:
         data = self._values.get(self._name)
         return None if data is None else PinnedRoster.from_bytes(data)
 
+    def forget(self) -> None:
+        """Take it out of the file."""
+        self._values.drop(self._name)
+        self._kept = None
+
     def pin(self, keys: Sequence[bytes], counts: Sequence[int], own_key: bytes, own_users: int) -> PinnedRoster:
         """Pin the devices with these keys and numbers of users, in place of those before.
 

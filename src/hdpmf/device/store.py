@@ -22,7 +22,7 @@ import msgspec
 
 from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
-from hdpmf.device.moved import Moved, refuse_moved
+from hdpmf.device.moved import Moved, read_moved, refuse_moved, write_moved
 from hdpmf.device.named_values import FIRST, NamedValues, at_place, read_header, write_header
 from hdpmf.device.pinned_devices import PinnedDevices
 from hdpmf.device.pinned_items import PinnedItems, add_place, places_of, set_scale
@@ -37,7 +37,7 @@ from hdpmf.protocol import AnyCatalogue
 from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
-_IDENTITY, _POLICY, _USERS, _MOVED = "identity", "policy", "users", "moved"
+_IDENTITY, _POLICY, _USERS = "identity", "policy", "users"
 MODEL, OPEN_RUNS = "model", "open runs"
 """Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
 _OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
@@ -190,10 +190,7 @@ class DeviceStore:
         return self._database.at_once()
 
     def at(self, place: int) -> DeviceStore:
-        """This store as one of its recommenders has to do with it: with that one's catalogue, roster, model and pins.
-
-        Ratings, weights, policy, identity and the ledger are the same for all.
-        """
+        """This store at a recommender's place: with its catalogue, roster, model and pins. All else is the same."""
         if place not in self.places:
             raise ConfigError("this store has no such place")
         if place not in self._views:
@@ -342,15 +339,11 @@ class DeviceStore:
     @property
     def moved(self) -> Moved | None:
         """Where the store is going or has gone, if it is on the move."""
-        data = self._values.get(_MOVED)
-        return None if data is None else msgspec.msgpack.decode(data, type=Moved)
+        return read_moved(self._values)
 
     def set_moved(self, moved: Moved | None) -> None:
         """Write down that the store is on the move, or no longer."""
-        if moved is None:
-            self._values.drop(_MOVED)
-        else:
-            self._values.set(_MOVED, msgspec.msgpack.encode(moved))
+        write_moved(self._values, moved)
 
     def copy_to(self, target: Path) -> None:
         """Write all of it to another file, which is the same store: two that are used would spend twice."""
@@ -374,6 +367,14 @@ class DeviceStore:
                     view._items.forget()
             if ratings:
                 self.rated.clear()
+        self._database.shred()
+
+    def forget_place(self) -> None:
+        """Take all that is here of this place's recommender out of the file. Ratings and the ledger stay."""
+        with self.transaction():
+            self._items.forget()
+            self._devices.forget()
+            self._values.drop(*map(self._name_of, _OF_A_PLACE))
         self._database.shred()
 
     def destroy(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.device.card import card_of
-from hdpmf.device.joined import Joined, join, joined, leave, pause, with_catalogue
+from hdpmf.device.joined import Joined, ever_joined, forget, join, joined, leave, pause, with_catalogue
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.pair import pinned_servers
 from hdpmf.device.rosters import look_at_roster, pin_roster, pinned_digest
@@ -43,6 +43,7 @@ def recommenders_page(visit: Visit) -> dict[str, Any]:
         invited = visit.session.held.get("invitation")
         return {
             "joined": [_known(store.at(known.place), known) | _at_the_moment(visit, known) for known in joined(store)],
+            "left": [known.address for known in ever_joined(store) if known.left and _anything(store.at(known.place))],
             "invited": invited,
             "why_not": visit.owner.answering.why_not,
             "log": visit.owner.answering.said(),
@@ -76,6 +77,11 @@ def _at_the_moment(visit: Visit, known: Joined) -> dict[str, Any]:
     looked = visit.session.held.get(_ROSTER)
     given = looked if isinstance(looked, _Looked) and looked.address == known.address else None
     return {"now": visit.owner.answering.state(known.address), "roster_given": given}
+
+
+def _anything(store: DeviceStore) -> bool:
+    """Whether something of a recommender that was left is still here."""
+    return store.pinned_catalogue is not None or kept_model(store) is not None
 
 
 def choose(visit: Visit) -> str:
@@ -159,6 +165,8 @@ def change(visit: Visit) -> str:
             pause(store, address, wanted == "pause")
         elif wanted == "leave":
             leave(store, address)
+        elif wanted == "forget":
+            forget(store, address)
         else:
             raise ConfigError(visit.t("recommenders.no_invitation"))
     visit.owner.answering.refresh()

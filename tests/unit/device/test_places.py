@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from hdpmf.dap.hpke import KeyPair
 from hdpmf.device.for_you import for_you, hide
 from hdpmf.device.history import budgets
-from hdpmf.device.joined import at_recommender, ever_joined, join, joined, leave, place_for, remember, with_catalogue
+from hdpmf.device.joined import (
+    at_recommender,
+    ever_joined,
+    forget,
+    join,
+    joined,
+    leave,
+    place_for,
+    remember,
+    with_catalogue,
+)
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.old_joined import JoinedBefore
 from hdpmf.device.pair import pinned_servers
@@ -216,6 +226,40 @@ def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
     assert join(store, renewed).place == 2
     assert pinned_servers(at(store, SECOND)) == SERVERS
     assert store.places == range(1, 3)
+
+
+def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(store: DeviceStore):
+    """The ledger stays, and with it what was sent; what was only held is not lost."""
+    at(store, SECOND).pin_catalogue(BOOKS)
+    store.rate("item 00", 4.0)  # of both: a film by its id, and the first catalogue is the books' here
+    report(store, SECOND, BOOKS, epsilon=0.3)
+    store.rate("item 01", 2.0)
+    world, asked = World(), survey(catalogue=known_items(BOOKS).fingerprint)
+    task = make_task(asked, servers=OTHERS, begin=START + 7200, end=START + 14400)
+    world.publish(catalogue=encode(BOOKS), task=task)
+    world.now, world.otherwise = START + 7300, "unreachable"
+    device = reporter(store, SECOND, world)
+    device.step()
+    world.now = START + 12000
+    device.step()
+    books = at(store, SECOND)
+    assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 0.5]  # the second is held
+    forget(store, SECOND.address)
+    assert (books.pinned_catalogue, kept_model(books), pinned_servers(books), books.roster) == (None,) * 4
+    assert OTHERS.digest not in store.policy.servers
+    assert store.n_ratings == 2
+    actions = [entry.action for entry in store.ledger.entries()]
+    assert actions[:2] == ["agreed", "sent"]
+    assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 1.0]
+    assert store.ledger.spent_total() == pytest.approx(0.3)
+    world.otherwise = 201
+    world.now += 1000
+    device.step()
+    assert not world.uploads
+    with pytest.raises(ConfigError):
+        forget(store, "https://nobody.example:1")
+    join(store, SECOND)  # and back again, in its place
+    assert at(store, SECOND).place == 2
 
 
 def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(store: DeviceStore):

@@ -132,3 +132,17 @@ def test_no_other_place_is_chosen(reader: Person, fields: dict[str, str]):
 def test_a_place_that_is_not_there_is_the_first(reader: Person):
     choose(reader, 77)
     assert 'data-place="1"' in reader.get("/rate").text
+
+
+def test_leaving_keeps_the_list_and_forgetting_takes_it(reader: Person):
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "leave"})
+    page = reader.get("/recommenders").text
+    assert "You have left https://books.example:9443" in page
+    choose(reader, 2, "/for-you")
+    assert "Dracula" in reader.get("/for-you").text
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
+    page = reader.get("/recommenders").text
+    assert "What it was sent cannot be recalled" in page
+    assert "You have left" not in page
+    assert "Dracula" not in reader.get("/for-you").text
+    assert "Amélie" in reader.get("/for-you").text

@@ -24,16 +24,19 @@ def recommenders(
     pause: Annotated[bool, typer.Option("--pause", help="Answer it not at all for a while.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Answer it again.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Answer it no more.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Leave it, and take its catalogue, model and pins out of the store.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """List the recommenders that you have joined, or pause, resume or leave one (hdpmf device open keeps to it)."""
+    """List the recommenders that you have joined, or pause, resume, leave or forget one (device open keeps to it)."""
     from hdpmf.device import joined as book
 
-    if sum((pause, resume, leave)) != (address is not None):
-        raise ConfigError("give an ADDRESS with one of --pause, --resume and --leave, or neither")
+    if sum((pause, resume, leave, forget)) != (address is not None):
+        raise ConfigError("give an ADDRESS with one of --pause, --resume, --leave and --forget, or neither")
     with target.open() as store:
-        if address is not None and leave:
-            book.leave(store, address)
+        if address is not None and (leave or forget):
+            (book.forget if forget else book.leave)(store, address)
             note("What it was sent cannot be recalled; the ledger keeps it.")
         elif address is not None:
             book.pause(store, address, pause)
