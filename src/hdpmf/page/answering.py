@@ -52,6 +52,10 @@ class Answering:
         """How the connection to a recommender is, in words, and since when; None where there is nothing to say."""
         return self._states.get(address)
 
+    def _log_of(self, known: Joined) -> Callable[[str], None]:
+        """Lines about one of several recommenders say which."""
+        return lambda line: self._log(f"{known.address}: {line}")
+
     def _log(self, line: str) -> None:
         if not self._said or self._said[-1][1] != line:
             self._said.append((utc_now(), line))
@@ -119,7 +123,7 @@ class Answering:
         except HdpmfError as error:
             if not stop.is_set():
                 self._states[known.address] = utc_now(), f"it is not answered: {error}"
-                self._log(f"{known.address} is not answered: {error}")
+                self._log_of(known)(f"it is not answered: {error}")
         except Exception:
             if not stop.is_set():  # otherwise the store was closed under it
                 raise
@@ -133,8 +137,8 @@ class Answering:
             door,
             recommender=known.address,
             every=self._every,
-            follow=lambda told: door.trust(follow(store, told, self._log)),
-            log=self._log,
+            follow=lambda told: door.trust(follow(store, told, self._log_of(known))),
+            log=self._log_of(known),
         )
         try:
             while not stop.is_set():
@@ -157,15 +161,15 @@ class Answering:
 
         def connection(words: str) -> None:
             self._states[known.address] = utc_now(), words
-            self._log(f"{known.address}: {words}")
+            self._log_of(known)(words)
 
-        agent = DeviceAgent(store, recommender=known.address, log=self._log)
+        agent = DeviceAgent(store, recommender=known.address, log=self._log_of(known))
         key = NodeKey.from_bytes(store.get("node-key") or b"")
         transport = FlowerDevice(
             known.address,
             store.get("authority") or b"",
             key,
-            follow=lambda told: follow(store, told, self._log),
+            follow=lambda told: follow(store, told, self._log_of(known)),
             log=connection,
         )
         try:

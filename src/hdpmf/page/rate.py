@@ -9,6 +9,7 @@ from typing import Any
 
 from hdpmf.device.dial import item_weights, mark
 from hdpmf.device.own_file import FilePreview, preview_file, take_file
+from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.rated import ME
 from hdpmf.device.releases import released_words, releases
 from hdpmf.device.store import DeviceStore
@@ -32,7 +33,7 @@ def rate_page(visit: Visit) -> dict[str, Any]:
         values = {record.item: record.value for record in records}
         facts: dict[str, Any] = {
             "shown": shown is not None,
-            "rated": len(values),
+            "rated": len(values) if shown is None else _rated_here(shown, values),
             "scale": store.scale,
             "file": visit.session.held.get("file"),
             "places": choices(store),
@@ -55,6 +56,11 @@ def rate_page(visit: Visit) -> dict[str, Any]:
             "step": scale.step,
             "can_load": store.pinned_catalogue is None,
         }
+
+
+def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
+    """How many of these items this recommender has."""
+    return sum(item in shown.positions for item in items)
 
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
@@ -86,7 +92,8 @@ def set_rating(visit: Visit) -> dict[str, Any]:
         else:
             before = rate_known(store, item, visit.number("value"))
         told = "" if not sent else released_words(sent[-1].entry, removed=removed)
-        return {"before": before, "rated": store.n_ratings, "told": told}
+        shown, mine = shown_items(store), (record.item for record in store.records() if record.user == ME)
+        return {"before": before, "rated": 0 if shown is None else _rated_here(shown, mine), "told": told}
 
 
 def set_private(visit: Visit) -> dict[str, Any]:
