@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 AXE = Path(__file__).with_name("axe.min.js")
 
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 SCREENS = {"desktop": DESKTOP, "phone": PHONE}
+
+expect.set_options(timeout=30_000)  # a machine that is busy with other tests may take its time
 
 
 def find_chromium() -> str:
@@ -34,7 +36,15 @@ def find_chromium() -> str:
 def running_chromium() -> Iterator[Browser]:
     """A browser. While it runs, this thread cannot call ``asyncio.run``: Playwright's own loop is suspended in it."""
     path = find_chromium()
-    with sync_playwright() as driver, driver.chromium.launch(executable_path=path, args=["--disable-quic"]) as browser:
+    with (
+        sync_playwright() as driver,
+        driver.chromium.launch(
+            executable_path=path,
+            args=["--disable-quic"],
+            # As people have it: what Back shows after a page was locked matters.
+            ignore_default_args=["--disable-back-forward-cache"],
+        ) as browser,
+    ):
         yield browser
 
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, StorageState, expect
+from browsing import PHONE, SCREENS, Heard, accessible, find_chromium, leading_to, settle
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, StorageState, expect
 from served_pages import ServedPage, enter, history, owner_page
 
 from hdpmf.device.card import new_device
@@ -117,6 +117,91 @@ def test_stars_by_mouse_and_undo(page: Page, heard: Heard, served: ServedPage, f
     assert heard.complaints == []
 
 
+def test_stars_by_touch(new_context, inside, served: ServedPage, folder: Path):
+    context = new_context(**PHONE, storage_state=inside)
+    page, heard = context.new_page(), Heard(context)
+    page.goto(f"{served.origin}/rate")
+    page.get_by_role("searchbox").tap()
+    page.keyboard.insert_text("golden film 26")  # a phone's keyboard sends text, not keys
+    found, mine = page.locator("#found .item"), page.locator("#mine [data-item='26']")
+    expect(found).to_have_count(1)
+    stars = found.locator(".stars label")
+    assert value_of(folder, "26") is None
+    # The left half of the fourth star, its right half, and the last one, which is at the edge of the screen.
+    left, right = (stars.nth(place).bounding_box() for place in (6, 7))
+    assert right["x"] == pytest.approx(left["x"] + left["width"])
+    for place, value in ((6, "3.5"), (7, "4"), (9, "5")):
+        stars.nth(place).tap()
+        expect(mine).to_have_attribute("data-value", value)
+        assert value_of(folder, "26") == float(value)
+    page.get_by_role("button", name="Undo").tap()
+    expect(mine).to_have_attribute("data-value", "4")
+    assert value_of(folder, "26") == 4.0
+    assert heard.complaints == []
+
+
+def tab_to(page: Page, target: Locator, key: str = "Tab") -> None:
+    """Go on by keyboard until something has the focus."""
+    for _ in range(30):
+        if target.evaluate("(element) => element === document.activeElement"):
+            return
+        page.keyboard.press(key)
+    raise AssertionError("the keyboard does not get there")
+
+
+def test_stars_by_keyboard_alone(page: Page, heard: Heard, served: ServedPage, folder: Path):
+    page.goto(f"{served.origin}/rate")
+    tab_to(page, page.get_by_role("searchbox"))
+    page.keyboard.type("golden film 30")
+    found, mine = page.locator("#found .item"), page.locator("#mine [data-item='30']")
+    expect(found).to_have_count(1)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(mine).to_have_attribute("data-value", "0.5")
+    # A key that is held down: what it chose first is slow to arrive, and still the last counts.
+    slow: list[Route] = []
+    page.route("**/rate/set", lambda route: route.continue_() if slow else slow.append(route))
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(200)
+    slow[0].continue_()
+    expect(mine).to_have_attribute("data-value", "4.5")
+    page.wait_for_load_state("networkidle")
+    assert value_of(folder, "30") == 4.5
+    tab_to(page, page.get_by_role("button", name="Undo"), "Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(mine).to_have_attribute("data-value", "4")
+    assert value_of(folder, "30") == 4.0
+    assert heard.complaints == []
+
+
+def test_two_tabs_are_one_person(context: BrowserContext, page: Page, heard: Heard, served: ServedPage, folder: Path):
+    other = context.new_page()
+    item = "#mine [data-item='4']"
+    for tab in (page, other):
+        tab.goto(f"{served.origin}/rate")
+        expect(tab.locator(item)).to_have_attribute("data-value", "2.5")
+    page.locator(f"{item} .stars label").nth(9).click()
+    expect(page.locator(item)).to_have_attribute("data-value", "5")
+    other.locator(f"{item} .stars label").nth(1).click()  # it does not know of the five stars yet
+    expect(other.locator(item)).to_have_attribute("data-value", "1")
+    assert value_of(folder, "4") == 1.0
+    other.get_by_role("button", name="Undo").click()  # what was there before, whichever tab it came from
+    expect(other.locator("#notes")).to_contain_text("As it was before")
+    assert value_of(folder, "4") == 5.0
+    # Forms, too: a tab that was loaded before the other one changed something still works.
+    for tab in (page, other):
+        tab.goto(f"{served.origin}/privacy")
+    for tab, weight in ((other, "1.0"), (page, "0.5")):
+        tab.locator(f"button.group[data-weight='{weight}']").click()
+        with leading_to(tab, "/privacy"):
+            tab.locator("#dial-form button.main").click()
+    other.reload()
+    expect(other.locator("#dial")).to_have_value("0.5")
+    settle(page)
+    assert heard.complaints == []
+
+
 def test_a_file_with_a_preview(page: Page, served: ServedPage, folder: Path):
     (folder / "mine.csv").write_text("title,rating\nHidden Film 27,4.5\nNobody knows it,3\n")
     page.goto(f"{served.origin}/rate")
@@ -163,6 +248,34 @@ def test_nothing_private_is_in_the_history(chromium: Browser, folder: Path, tmp_
         assert token not in entry["url"]
         assert entry["url"].count("?") == 0
         assert not any(word in entry["url"] + entry["title"] for word in ("Quiet", "Zombie", "Golden", "Hidden"))
+
+
+def test_the_lock_holds_in_every_tab_until_the_passphrase(context: BrowserContext, page: Page, tmp_path: Path):
+    (tmp_path / "films.csv").write_text(FILMS)
+    with new_device(tmp_path / "me.sqlite", scale=RatingScale(1.0, 5.0, 1.0), passphrase="correct horse") as store:
+        load_catalogue(store, tmp_path / "films.csv")
+        store.rate("1", 5)
+    with owner_page(tmp_path / "me.sqlite") as served:
+        enter(page, served)
+        for words in ("wrong horse", "correct horse"):
+            assert "Zombie" not in page.content()
+            page.get_by_label("Passphrase").fill(words)
+            page.get_by_role("button", name="Unlock").click()
+            expect(page.locator("main")).to_contain_text("wrong" if words == "wrong horse" else "Zombie Film 1")
+        other = context.new_page()
+        other.goto(f"{served.origin}/rate")
+        expect(other.locator("main")).to_contain_text("Zombie Film 1")
+        page.get_by_role("button", name="Lock").click()
+        expect(page).to_have_title(re.compile("^Locked"))
+        assert "Zombie" not in page.content()
+        page.go_back()  # nor does the browser keep what it has shown
+        assert "Zombie" not in page.content()
+        other.locator("#mine .stars label").first.click()  # the tab beside it
+        expect(other).to_have_title(re.compile("^Locked"))
+        assert "Zombie" not in other.content()
+        other.get_by_label("Passphrase").fill("correct horse")
+        other.get_by_role("button", name="Unlock").click()
+        expect(other.locator("#mine [data-item='1']")).to_have_attribute("data-value", "5")  # nothing was changed
 
 
 def test_it_locks_by_itself_and_a_new_link_is_the_key(page: Page, folder: Path, tmp_path: Path):

@@ -16,9 +16,9 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
 from browsing import Heard, leading_to, settle
-from clubs import OTHERS, PERIOD, TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
+from clubs import OTHERS, PERIOD, SECOND, TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
 from playwright.sync_api import Locator, Page, expect
-from served_pages import enter, owner_page, pictures
+from served_pages import ServedPage, enter, owner_page, pictures
 from server_processes import HELPER, LEADER, Pair
 
 from hdpmf.aggregator.config import TaskRules
@@ -39,7 +39,9 @@ def saved(page: Page, button: Locator) -> dict[str, Any]:
     return found
 
 
-def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(page: Page, heard: Heard, tmp_path: Path) -> None:
+def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
+    page: Page, heard: Heard, tmp_path: Path
+) -> None:
     shop, films_file, mine = tmp_path / "shop", tmp_path / "films.csv", tmp_path / "mine.sqlite"
     films_file.write_text(films())
     port = free_port()
@@ -132,28 +134,65 @@ def test_a_person_rates_joins_looks_agrees_gets_a_list_and_forgets(page: Page, h
         for name in ("privacy", "recommenders", "settings"):
             pictures(page, served, name)
 
-        # Leaving and forgetting: what was sent stays in the ledger.
-        page.goto(f"{served.origin}/recommenders")
-        with leading_to(page, "/recommenders"):
-            page.locator("button[value=leave]").click()
-        expect(main).to_contain_text("cannot be recalled")
-        page.goto(f"{served.origin}/settings")
-        for choice in ("value=ratings", "name=sure"):
-            page.locator(f"input[{choice}]").check()
-        with leading_to(page, "/settings"):
-            page.locator("button.danger").click()
-        with DeviceStore.open(mine) as store:
-            assert store.n_ratings == 0
-            assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
-            assert store.ledger.spent_total() == pytest.approx(10 * 0.5, rel=0.01)
-        page.goto(f"{served.origin}/leaves")
-        assert "Nothing was ever sent" not in main.inner_text()
+        # The network unplugged: first under the page that is open, then before it is opened.
+        shown = seen_alone(page, served)
+        for name in pair.deployment.names:
+            pair.deployment.kill(name)
+        assert seen_alone(page, served) == shown
         settle(page)
         assert heard.complaints == []
         assert [url for url in heard.requests if not url.startswith(served.origin)] == []
         log = "".join(served.log)
-        assert not any(title in log for title in TITLES)
-        summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
-        assert summary["users"] == OTHERS + 1
+    heard.requests.clear()
+    with owner_page(mine, "--every", "1") as served:
+        enter(page, served)
+        assert seen_alone(page, served) == shown
+        leave_and_forget(page, served, mine)
+        settle(page)
+        assert heard.complaints == []
+        assert [url for url in heard.requests if not url.startswith(served.origin)] == []
+        log += "".join(served.log)
+    assert not any(title in log for title in TITLES)
+    summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
+    assert summary["users"] == OTHERS + 1
     for store in others:
         store.close()
+
+
+def seen_alone(page: Page, served: ServedPage) -> list[list[str]]:
+    """The list, what a search finds and what the dial means; stars can be changed and changed back."""
+    page.goto(f"{served.origin}/for-you")
+    expect(page.locator(".list li")).to_have_count(20)
+    found = [page.locator(".list li").all_inner_texts()]
+    page.goto(f"{served.origin}/rate")
+    page.get_by_role("searchbox").fill("golden")
+    expect(page.locator("#found strong")).to_have_count(len(SECOND))
+    found.append(page.locator("#found strong").all_inner_texts())
+    mine = page.locator("#mine .item").first
+    before = mine.get_attribute("data-value")
+    mine.locator(".stars label").nth(4 if before == "1" else 0).click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#notes")).to_contain_text("As it was before")
+    expect(mine).to_have_attribute("data-value", str(before))
+    page.goto(f"{served.origin}/privacy")
+    return [*found, page.locator("#meaning").all_inner_texts()]
+
+
+def leave_and_forget(page: Page, served: ServedPage, mine: Path) -> None:
+    """Also where nobody can be told any more; what was sent stays in the ledger."""
+    main = page.locator("main")
+    page.goto(f"{served.origin}/recommenders")
+    with leading_to(page, "/recommenders"):
+        page.locator("button[value=leave]").click()
+    expect(main).to_contain_text("cannot be recalled")
+    page.goto(f"{served.origin}/settings")
+    for choice in ("value=ratings", "name=sure"):
+        page.locator(f"input[{choice}]").check()
+    with leading_to(page, "/settings"):
+        page.locator("button.danger").click()
+    with DeviceStore.open(mine) as store:
+        assert store.n_ratings == 0
+        assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
+        assert store.ledger.spent_total() == pytest.approx(10 * 0.5, rel=0.01)
+    page.goto(f"{served.origin}/leaves")
+    assert "Nothing was ever sent" not in main.inner_text()

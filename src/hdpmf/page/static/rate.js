@@ -47,7 +47,13 @@ function showEverywhere(row, value) {
   for (const other of same(item)) show(other, value);
 }
 
-async function set(row, value, undoing = false) {
+// One after the other, as they were chosen: of a key that is held down the last star has to stay.
+let turn = Promise.resolve();
+function set(row, value, undoing = false) {
+  turn = turn.then(() => send(row, value, undoing));
+}
+
+async function send(row, value, undoing) {
   try {
     const told = await ask("/rate/set", { item: row.dataset.item, value });
     showEverywhere(row, value);

@@ -1,0 +1,159 @@
+"""The operator's page beside a recommender that really serves: before, during and after a run, and once it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("jinja2")
+pytest.importorskip("uvicorn")
+
+from browsing import Heard, settle
+from clubs import hdpmf
+from playwright.sync_api import Page, expect
+from served_pages import enter, operator_page
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.card import card_of, new_device
+from hdpmf.device.policy import Policy
+from hdpmf.device.store import DeviceStore
+from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.federation.population import deal
+from hdpmf.privacy import PrivacyWeights
+from hdpmf.protocol.catalogue import catalogue_table
+from hdpmf.ratings import synthetic_world
+from hdpmf.service.folder import Config, ServiceFolder
+from hdpmf.service.settings import Pace
+from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.keys import NodeKey
+
+PAGES = ("overview", "runs", "devices", "model", "knowledge")
+DEVICES = 5
+POLICY = Policy(min_participants=2, min_devices=3, epsilon=2.0)
+PACE = Pace(gather=60.0, deadline=60.0, attempts=3, pause=0.2)
+
+
+def contents(folder: Path) -> dict[str, tuple[int, str]]:
+    """Every file of a folder, when it was written and what is in it."""
+    return {
+        str(file.relative_to(folder)): (
+            file.stat().st_mtime_ns,
+            hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "",
+        )
+        for file in (folder, *folder.rglob("*"))
+    }
+
+
+@contextmanager
+def connected(stores: list[DeviceStore], folder: ServiceFolder) -> Iterator[None]:
+    """The devices, each answering as it does in ``hdpmf device join``."""
+    stop = threading.Event()
+    address = f"localhost:{folder.config.port}"
+    authority = (folder.transport_folder / "tls" / "authority.pem").read_bytes()
+    threads = []
+    for store in stores:
+        agent, key = DeviceAgent(store, recommender=address), NodeKey.from_bytes(store.get("node-key") or b"")
+        device = FlowerDevice(address, authority, key)
+        threads.append(threading.Thread(target=device.serve, args=(agent.answer, stop), daemon=True))
+        threads[-1].start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_it_follows_a_recommender_that_serves_and_changes_nothing(page: Page, heard: Heard, tmp_path: Path):
+    world = synthetic_world(DEVICES, 30, 100, rng=4)
+    folder = ServiceFolder.create(
+        tmp_path / "rec",
+        Config(name="beside", port=free_port(), pace=PACE),
+        catalogue_table(world.items, world.scale, world.item_table),
+        lambda made: ensure_certificates(made.transport_folder / "tls", made.config.names),
+    )
+    stores = []
+    for number, home in enumerate(deal(world, PrivacyWeights.uniform(world), DEVICES, 0)):
+        stores.append(new_device(tmp_path / f"{number}.sqlite", policy=POLICY))
+        stores[-1].add(home.ratings)
+    cards = [card_of(store) for store in stores]
+    folder.enroll(cards)
+    for store in stores:
+        store.pin_roster([bytes.fromhex(card.identity) for card in cards], [1] * DEVICES)
+    with Deployment(tmp_path / "logs") as deployment, operator_page(folder.path) as served:
+        enter(page, served)
+        show = Shown(page, served.origin)
+        assert "No process serves this folder now" in show("overview")
+        deployment.recommender(folder.path)
+        show.until("overview", "A process serves this folder")
+        assert "No run was begun" in show("runs")
+
+        # While every page is looked at, nothing changes but what the serving process itself writes.
+        before = contents(folder.path)
+        for name in PAGES:
+            show(name)
+        now = contents(folder.path)
+        changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+        assert changed <= {".", "state.json", "flower", "flower/superlink.log"}
+
+        # During a run, which waits for devices: they are not there yet.
+        hdpmf("recommender", "run", folder.path, "--method", "hdp-sum", "--minimum", DEVICES)
+        show.until("overview", "waiting for devices")
+        assert cells(page, served.origin)[3:7] == ["gather", "0/1", "0", "0"]
+        assert "There is no model yet" in show("model")
+
+        # After it: the very numbers of the run's summary.
+        with connected(stores, folder):
+            show.until("runs", "done", seconds=120)
+        (number,) = folder.runs()
+        summary = folder.summary(number)
+        assert summary is not None
+        row = cells(page, served.origin)
+        assert row[0] == number.hex()[:12]
+        assert row[3:7] == ["done", "1/1", str(DEVICES), str(summary["users"])]
+        assert row[7].startswith(f"{summary['privacy']['epsilon']:.4g}, ")
+        show("model")
+        assert page.locator("table tbody tr").count() >= 10
+        deployment.stop(RECOMMENDER)
+        show.until("overview", "No process serves this folder now")
+        before = contents(folder.path)
+        for name in PAGES:
+            show(name)
+        assert contents(folder.path) == before
+        settle(page)
+        assert heard.complaints == []
+    for store in stores:
+        store.close()
+
+
+class Shown:
+    """What the operator's page says now."""
+
+    def __init__(self, page: Page, origin: str) -> None:
+        self._page, self._origin = page, origin
+
+    def __call__(self, name: str) -> str:
+        self._page.goto(f"{self._origin}/{name}")
+        return self._page.locator("main").inner_text()
+
+    def until(self, name: str, words: str, seconds: float = 60) -> None:
+        """Look again until it says so."""
+        end = time.monotonic() + seconds
+        while words not in self(name):
+            assert time.monotonic() < end, self(name)
+            self._page.wait_for_timeout(200)
+
+
+def cells(page: Page, origin: str) -> list[str]:
+    """The row of the only run."""
+    page.goto(f"{origin}/runs")
+    expect(page.locator("main table").first.locator("tbody tr")).to_have_count(1)
+    return page.locator("main table").first.locator("tbody tr").locator("th, td").all_inner_texts()
