@@ -107,8 +107,9 @@ class OwnerPage:
     def watch(self, stop: threading.Event) -> None:
         """Close the store when nobody looks at it any more, until ``stop``."""
         while not stop.wait(_WATCH_SECONDS):
-            if self._owner.opened and not self._door.anybody:
-                self._owner.close()
+            with self._owner.alone:
+                if self._owner.opened and not self._door.anybody:
+                    self._owner.close()
 
     # Coming in
 
@@ -157,14 +158,18 @@ class OwnerPage:
             if fields is None:
                 return self._closed()
             try:
-                await run_in_threadpool(self._owner.open, fields.get("passphrase", "")[:1000])
-                self._door.unlock(session)
+                await run_in_threadpool(self._open, session, fields.get("passphrase", "")[:1000])
                 return RedirectResponse("/rate", 303)
             except HdpmfError as problem:
                 error = str(problem)
         return self._show(
             "unlock", session, {"error": error, "wait": round(self._owner.tries.wait)}, 403 if error else 200
         )
+
+    def _open(self, session: BrowserSession, passphrase: str) -> None:
+        with self._owner.alone:  # or the watch would find it open with nobody inside, and close it again
+            self._owner.open(passphrase)
+            self._door.unlock(session)
 
     async def _welcome(self, request: Request) -> Response:
         session = self._session(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hdpmf.device.card import new_device
@@ -59,6 +59,11 @@ class Owner:
     def opened(self) -> bool:
         """Whether it is open."""
         return self._store is not None
+
+    @property
+    def alone(self) -> AbstractContextManager[object]:
+        """As a context: nobody else opens, uses or closes the store meanwhile."""
+        return self._lock
 
     @contextmanager
     def store(self) -> Iterator[DeviceStore]:

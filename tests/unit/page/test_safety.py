@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from hdpmf.device.card import new_device
@@ -189,6 +191,36 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
     person.clock.now += 1000
     page.watch(Twice())  # type: ignore[arg-type]
     assert not person.owner.opened
+
+
+def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_at(outside: Person, monkeypatch):
+    new_device(outside.path, passphrase=PASSPHRASE).close()
+    assert outside.enter().status_code == 200
+    outside.door.lock(outside.door.session(next(iter(outside.client.cookies.values()))))
+    began, stop = threading.Event(), threading.Event()
+
+    class Now:
+        """Looks when the store is open and nobody is inside yet."""
+
+        def wait(self, seconds: float) -> bool:
+            if stop.is_set():
+                return True
+            stop.set()
+            return not began.wait(10)
+
+    def begin(_: str | None) -> None:
+        began.set()
+        watching.join(0.2)
+
+    monkeypatch.setattr(outside.owner.answering, "begin", begin)
+    page = app.OwnerPage(outside.owner, HOST, outside.door, lambda: None)
+    watching = threading.Thread(target=page.watch, args=(Now(),))
+    watching.start()
+    csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]
+    data, head = {"csrf": csrf, "passphrase": PASSPHRASE}, {"origin": ORIGIN}
+    assert outside.client.post("/unlock", data=data, headers=head, follow_redirects=False).status_code == 303
+    watching.join()
+    assert outside.get("/rate").status_code == 200
 
 
 def test_the_file_is_for_its_owner_only(person: Person):
