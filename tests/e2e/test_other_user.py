@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from served_pages import owner_page
@@ -59,20 +61,25 @@ print(found)
 """
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that everybody may look into, so that only its files hide something; pytest's own is for one user."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="to act as another user takes root")
-def test_another_user_of_the_machine_gets_nothing(tmp_path: Path):
-    folder = tmp_path / "home"
+def test_another_user_of_the_machine_gets_nothing(home: Path):
+    folder = home / "store"
     folder.mkdir()
-    for place in (tmp_path, *tmp_path.parents):  # the folder itself hides nothing here: the files have to
-        if place.stat().st_uid == 0 and str(place).startswith("/tmp/"):
-            place.chmod(0o755)
     folder.chmod(0o755)
     store = folder / "me.sqlite"
-    (tmp_path / "films.csv").write_text("item,title\n1,Zombie Opera\n")
+    (home / "films.csv").write_text("item,title\n1,Zombie Opera\n")
     with new_device(store, scale=RatingScale(1.0, 5.0, 1.0)) as made:
         from hdpmf.device.titles import load_catalogue
 
-        load_catalogue(made, tmp_path / "films.csv")
+        load_catalogue(made, home / "films.csv")
         made.rate("1", 5.0)
     with owner_page(store) as page:
         port = int(page.origin.rpartition(":")[2])
