@@ -71,16 +71,21 @@ def ever_joined(store: DeviceStore) -> list[Joined]:
 
 
 def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
-    """The store at a recommender's place: the one of last time by default.
+    """The store at a recommender's place: by default the one of last time or, if it was left, another one.
 
     Raises:
         ConfigError: It was never joined.
     """
-    wanted = (store.get(_LAST) or b"").decode() if address is None else address
-    found = next((known for known in ever_joined(store) if known.address == wanted), None)
-    if found is None and address is not None:
-        raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
-    return store.at(FIRST if found is None else found.place)
+    known = {each.address: each for each in ever_joined(store)}
+    if address is not None:
+        if address not in known:
+            raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
+        return store.at(known[address].place)
+    last = known.get((store.get(_LAST) or b"").decode())
+    if last is None or last.left:
+        here = [*joined(store), *(each for each, _ in with_catalogue(store))]
+        last = here[0] if here else None
+    return store.at(FIRST if last is None else last.place)
 
 
 def place_of(store: DeviceStore, recommender: str) -> DeviceStore:

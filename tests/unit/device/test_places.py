@@ -258,6 +258,7 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     assert not world.uploads
     with pytest.raises(ConfigError):
         forget(store, "https://nobody.example:1")
+    assert at_recommender(store).place == 1  # commands are about the other one now
     join(store, SECOND)  # and back again, in its place
     assert at(store, SECOND).place == 2
 
