@@ -120,7 +120,7 @@ def require_consent(store: DeviceStore, asked: Asked) -> None:
         if consent is None:
             _ask(store, asked)
     if consent is None:
-        raise DeclinedError("policy", "this device's owner has not answered yet (ask = true in the policy)")
+        raise DeclinedError("busy", "this device's owner has not answered yet (ask = true in the policy)")
     if consent.answer == "never":
         raise DeclinedError("policy", "this device's owner does not take part under these terms")
 

@@ -38,7 +38,7 @@ Reason = Literal[
     "protocol",  # malformed, out of turn, or not what was agreed
     "catalogue",  # the item table does not follow from the one that the device has seen last
     "secure-sum",  # the secure sum was refused or broken off
-    "busy",  # another run is under way on this device
+    "busy",  # not in this moment: another run is under way on this device, or its owner has not answered yet
     "storage",  # the device's disk refused
     "unavailable",  # the device cannot do what is asked (an extra that is not installed, no ratings)
 ]

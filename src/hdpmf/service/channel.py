@@ -38,6 +38,7 @@ class RunChannel:
 
     Attributes:
         heard: Devices that said anything at all in the last exchange.
+        busy: Those of them that cannot in this moment, and may be asked again.
     """
 
     def __init__(self, transport: RecommenderTransport, run: bytes, metrics: Metrics) -> None:
@@ -45,6 +46,8 @@ class RunChannel:
         self._run = run
         self.metrics = metrics
         self.heard: set[str] = set()
+        self.busy: set[str] = set()
+        self._ever_busy: set[str] = set()
 
     def present(self) -> frozenset[str]:
         """Devices that are connected."""
@@ -136,6 +139,7 @@ class RunChannel:
         metrics.messages += len(outgoing)
         metrics.bytes_out += sum(map(len, outgoing.values()))
         self.heard = answered = set()
+        self.busy = set()
         for received in self._transport.exchange(outgoing, deadline):
             metrics.replies += 1
             metrics.bytes_in += len(received.data)
@@ -145,11 +149,11 @@ class RunChannel:
                 self.refused("duplicate")
             else:
                 answered.add(received.device)
-                reply = self._opened(received.data, number, part)
+                reply = self._opened(received.device, received.data, number, part)
                 if reply is not None:
                     yield received.device, reply
 
-    def _opened(self, data: bytes, number: int, part: str) -> Reply | None:
+    def _opened(self, device: str, data: bytes, number: int, part: str) -> Reply | None:
         try:
             reply = decode(data)
             refusal = decode(reply.body) if isinstance(reply, Reply) and reply.part == "refusal" else None
@@ -162,6 +166,11 @@ class RunChannel:
             self.refused("other-run")
         elif reply.number != number:
             self.refused("out-of-round")
+        elif isinstance(refusal, Refusal) and refusal.reason == "busy":
+            self.busy.add(device)
+            if device not in self._ever_busy:  # however often it is asked again
+                self._ever_busy.add(device)
+                self.refused("busy")
         elif refusal is not None:
             self.refused(refusal.reason if isinstance(refusal, Refusal) else "malformed")
         elif reply.part != part:

@@ -24,7 +24,10 @@ _WORDS = {
         "a secure sum was not as they insist on, or broke off",
         "have owners pin the newest roster; more devices, or more neighbours in config.toml",
     ),
-    "busy": ("they were answering somebody else in that moment", "nothing, unless it stays so"),
+    "busy": (
+        "they were answering somebody else in that moment, or their owners have not said yet whether they want to",
+        "nothing, unless it stays so; owners who are asked find the question on their page or by hdpmf device consent",
+    ),
     "storage": ("their disks refused", "tell the owners: nothing is sent or lost meanwhile"),
     "unavailable": (
         "they could not, for now: no roster pinned, or numbers lost in a restart",

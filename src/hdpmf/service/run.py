@@ -97,7 +97,8 @@ class FederatedRun:
     def gather(self) -> None:
         """Find devices that agree to the terms, until all have been asked or the time is over.
 
-        Who is connected and says nothing has had its turn: once there are enough, it is not waited for.
+        Who is connected and says nothing, or cannot in this moment, has had its turn: once there are enough, it is not
+        waited for. As long as there are not, it is asked again: an owner may be about to answer.
         """
         if self.checkpoint.stage != "gather":
             return
@@ -117,7 +118,7 @@ class FederatedRun:
                 self.save()  # why devices refused, which the next attempt counts on
                 raise FederationError(
                     f"{self.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} devices; "
-                    f"{len(refused)} refused, {len(self.cohort - agreed - refused)} were silent; refusals: "
+                    f"{len(refused)} refused, {len(self.cohort - agreed - refused)} were silent or busy; refusals: "
                     f"{refusals_in_short(self.metrics.refusals_of_run)}), and the run needs {self.settings.minimum}; "
                     "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
                 )
@@ -141,7 +142,7 @@ class FederatedRun:
         if not ready:
             return set()
         agreed = self.channel.tell(ready, 0, self.terms, self.pace.deadline)
-        refused |= (self.channel.heard & ready) - agreed
+        refused |= (self.channel.heard & ready) - agreed - self.channel.busy
         return agreed
 
     def collect(

@@ -145,13 +145,13 @@ def test_a_recommender_that_asks_by_messages_waits_for_the_owner_too():
     agent_store.set_policy(msgspec.structs.replace(agent_store.policy, ask=True))
     agent = federated.agent_for(agent_store)
     terms = federated.terms_for("hdp-bit", "messages", rounds=1)
-    federated.refuses(agent, terms, "policy")
+    federated.refuses(agent, terms, "busy")  # so that it is asked again
     (asked,) = pending(agent_store)
     assert asked.terms == terms
     assert len(preview_of(agent_store, asked).numbers) > 0
     give_answer(agent_store, asked.key, "once")
     assert isinstance(federated.ask(agent, terms), Accepted)
     assert agent_store.ledger.entries() == []
-    federated.refuses(agent, terms, "policy", run=b"the second run..")
+    federated.refuses(agent, terms, "busy", run=b"the second run..")
     give_answer(agent_store, asked.key, "never")
     federated.refuses(agent, terms, "policy", run=b"the second run..")

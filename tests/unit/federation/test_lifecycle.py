@@ -419,7 +419,7 @@ def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
     for store in town.stores[:4]:
         store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
     run = town.service.begin(SUMS)
-    with pytest.raises(FederationError, match="4 refused, 0 were silent; refusals: policy 4"):
+    with pytest.raises(FederationError, match="4 refused, 0 were silent or busy; refusals: policy 4"):
         town.service.conduct(run)
     status(town.folder.path)
     said = capsys.readouterr().out

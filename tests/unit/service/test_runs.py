@@ -12,7 +12,8 @@ from hdpmf.errors import FederationError
 from hdpmf.models import HDPSum, make_model
 from hdpmf.privacy import PrivacyWeights
 from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import ItemFacts, Round
+from hdpmf.protocol import Envelope, ItemFacts, Refusal, Reply, Round, Terms, decode, encode
+from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
@@ -126,6 +127,33 @@ def test_members_may_drop_out_and_come_back(make_world: Callable[..., Any]) -> N
     rounds = [message.number for message in world.devices[0].log if isinstance(message, Round)]
     assert 3 not in rounds
     assert rounds[-1] == 7
+
+
+@pytest.mark.parametrize(("minimum", "users"), [(6, 6), (5, 5)])
+def test_a_device_whose_owner_is_asked_has_its_turn_later_if_there_is_time(
+    make_world: Callable[..., Any], minimum: int, users: int
+) -> None:
+    """With enough others the run does not wait for it."""
+    settings = RunSettings(method="hdpmf", view="messages", minimum=minimum, rounds=2, factors=3)
+    world, metrics, pauses, asked = make_world(settings, [1] * 6), Metrics(), [], []
+    name = world.devices[2].name
+
+    def answer(data: bytes) -> bytes:
+        envelope = decode(data)
+        assert isinstance(envelope, Envelope)
+        if isinstance(decode(envelope.body), Terms):
+            asked.append(len(pauses))
+            if len(pauses) < 3:  # the owner has not said yes yet
+                refusal = encode(Refusal(reason="busy"))
+                return encode(Reply(run=envelope.run, number=envelope.number, part="refusal", body=refusal))
+        return world.answers[name](data)  # type: ignore[no-any-return]
+
+    network = InProcessNetwork({**world.answers, name: answer})
+    pace = Pace(gather=20.0, deadline=30.0, attempts=3, pause=0.1)
+    outcome = run(world, network=network, pace=pace, metrics=metrics, sleep=pauses.append)
+    assert outcome.summary["users"] == users
+    assert asked == ([0, 1, 2, 3] if users == 6 else [0])
+    assert metrics.refusals == {"busy": 1}  # however often it was asked
 
 
 def test_too_few_devices_stop_the_run_with_a_clear_error(make_world: Callable[..., Any]) -> None:
