@@ -130,6 +130,7 @@ def test_stars_by_touch(new_context, inside, served: ServedPage, folder: Path):
     # The left half of the fourth star, its right half, and the last one, which is at the edge of the screen.
     left, right = (stars.nth(place).bounding_box() for place in (6, 7))
     assert right["x"] == pytest.approx(left["x"] + left["width"])
+    assert min(left["width"], right["width"]) >= 24  # what a finger hits (WCAG 2.2)
     for place, value in ((6, "3.5"), (7, "4"), (9, "5")):
         stars.nth(place).tap()
         expect(mine).to_have_attribute("data-value", value)
