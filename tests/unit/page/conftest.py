@@ -150,6 +150,11 @@ def person(outside: Person) -> Person:
     return outside
 
 
+def complaints(page: str) -> list[str]:
+    """What a page says went wrong; not what every page says to browsers without scripts."""
+    return re.findall(r'<p class="note error">(.*?)</p>', page.split("</noscript>")[1], re.DOTALL)
+
+
 def fill(store: DeviceStore) -> None:
     """Films and ratings."""
     store.pin_catalogue(small_table())

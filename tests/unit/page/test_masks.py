@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import threading
 import time
@@ -23,7 +22,7 @@ from hdpmf.secure_sum import DeviceIdentity
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.flower import device as flower
 
-from .conftest import Person
+from .conftest import Person, complaints
 
 ADDRESS = "films.example:9443"
 LOOK, ROSTER = "/recommenders/look", "/recommenders/roster"
@@ -78,11 +77,6 @@ def load(person: Person, data: bytes, address: str = ADDRESS) -> str:
     """Look at a roster; what the page says then."""
     person.upload(ROSTER, data, json.dumps({"address": address, "kind": "json"}))
     return person.get("/recommenders").text
-
-
-def complaints(page: str) -> list[str]:
-    """What the page says went wrong; not what it says to browsers without scripts."""
-    return re.findall(r'<p class="note error">(.*?)</p>', page.split("</noscript>")[1], re.DOTALL)
 
 
 def soon(reached: Callable[[], bool]) -> bool:
