@@ -16,7 +16,7 @@ from hdpmf.errors import ConfigError, StorageError
 from hdpmf.protocol import Survey, Terms
 
 _CONSENTS, _ASKED = "consents", "asked"
-_MOST = 64
+_MOST = 8  # questions of a recommender that wait: one that asks ever new ones pushes out its own, nobody else's
 
 T = TypeVar("T")
 Answer = Literal["once", "always", "never"]
@@ -103,6 +103,15 @@ def take_back(store: DeviceStore, key: str) -> None:
         _write(store, _CONSENTS, [consent for consent in consents(store) if consent.asked.key != key])
 
 
+def withdraw(store: DeviceStore, recommender: str) -> None:
+    """The owner has left a recommender: its questions are over, and so is every agreement with it. A no stays one."""
+    with store.transaction():
+        kept = [each for each in consents(store) if each.asked.recommender != recommender or each.answer == "never"]
+        _write(store, _CONSENTS, kept)
+        asked = _read(store, _ASKED, list[Asked])
+        _write(store, _ASKED, [each for each in asked if each.recommender != recommender])
+
+
 def require_consent(store: DeviceStore, asked: Asked) -> None:
     """Go on if the owner agrees; an agreement for once is used up by that.
 
@@ -129,7 +138,9 @@ def _ask(store: DeviceStore, asked: Asked) -> None:
     before = _read(store, _ASKED, list[Asked])
     first = next((other.at for other in before if other.key == asked.key), utc_now())
     rest = [other for other in before if other.key != asked.key]
-    _write(store, _ASKED, [*rest, msgspec.structs.replace(asked, at=first)][-_MOST:])
+    own = [other for other in rest if other.recommender == asked.recommender]
+    rest = [other for other in rest if other not in own[: 1 - _MOST]]
+    _write(store, _ASKED, [*rest, msgspec.structs.replace(asked, at=first)])
 
 
 def _read(store: DeviceStore, name: str, kind: type[list[T]]) -> list[T]:

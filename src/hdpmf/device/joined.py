@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hdpmf.device.consent import withdraw
 from hdpmf.device.following import digests
 from hdpmf.device.ledger import utc_now
 from hdpmf.device.named_values import FIRST
@@ -168,10 +169,14 @@ def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
 
 
 def leave(store: DeviceStore, address: str) -> None:
-    """Answer a recommender no more. What it was sent it has; the ledger stays, and so does the model that it made."""
+    """Answer a recommender no more, and take back what was agreed with it.
+
+    What it was sent it has; the ledger stays, and so does the model that it made.
+    """
     with store.transaction():
         gone = _find(store, address)
         _put(store, msgspec.structs.replace(gone, left=True))
+        withdraw(store, address)
         pair, kept = pinned_servers(store.at(gone.place)), {known.digest for known in _pairs(store)}
         if pair is not None and pair.digest not in kept:
             policy = store.policy

@@ -12,6 +12,7 @@ import numpy as np
 
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.rated import ME, Record
+from hdpmf.device.shelves import name_on
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.titles import shown_items
 from hdpmf.errors import ConfigError, RatingsError
@@ -70,7 +71,8 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     examples: list[str] = []
     by_title: dict[str, str] | None = None
     for number, item, title, year, text in _rows(data):
-        place = item if item in shown.positions else None
+        name = name_on(shown.shelf, item)
+        place = name if item and name in shown.positions else None
         if place is None and title:
             by_title = _titles(shown) if by_title is None else by_title
             place = _by_title(shown, by_title, title, year)

@@ -25,6 +25,7 @@ from hdpmf.privacy.coding import (
     weight_units,
 )
 from hdpmf.privacy.sampling import ReleasedNoise
+from hdpmf.protocol import Terms
 from hdpmf.ratings import Ratings
 
 
@@ -68,6 +69,7 @@ class SendPreview:
         noise: The usual size of the noise on each number (its standard deviation); 0 where there is none.
         shown: Whether the numbers can be shown beforehand: those of a training depend on what the recommender sends.
         refused: Why the policy refuses it anyway; empty if it does not.
+        has_items: Whether the recommender's items are here; without them nobody can say which ratings would take part.
     """
 
     asked: Asked
@@ -82,11 +84,14 @@ class SendPreview:
     noise: float
     shown: bool
     refused: str
+    has_items: bool = True
 
 
 def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
     """What would be sent if the owner agreed now. Nothing is sent, paid or kept."""
     terms, store = asked.terms, place_of(store, asked.recommender)
+    if store.pinned_catalogue is None:
+        return _without_items(asked)
     method = method_named(terms.method)
     form = method.form(terms.labels)
     refused = ""
@@ -114,9 +119,7 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
     return SendPreview(
         asked=asked,
         claim=method.claim(terms.view, labels=terms.labels),
-        cost=cost(
-            terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels
-        ),
+        cost=_cost(terms),
         sends=form.sent,
         not_protected=form.stays_open,
         numbers=[
@@ -130,6 +133,20 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
         shown=question is not None,
         refused=refused,
     )  # fmt: skip
+
+
+def _without_items(asked: Asked) -> SendPreview:
+    """The same before a recommender's items are here, or after the owner forgot them."""
+    terms, method = asked.terms, method_named(asked.terms.method)
+    form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
+    return SendPreview(
+        asked, claim, _cost(terms), form.sent, form.stays_open, numbers=(), others=0, left_out=0, pays=0.0, noise=0.0,
+        shown=False, refused="", has_items=False,
+    )  # fmt: skip
+
+
+def _cost(terms: Terms) -> Cost:
+    return cost(terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels)
 
 
 @dataclass(frozen=True, slots=True)

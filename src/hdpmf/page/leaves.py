@@ -7,11 +7,12 @@ import math
 import time
 from typing import Any, get_args
 
-from hdpmf.device.consent import Answer, consents, give_answer, pending, take_back
+from hdpmf.device.consent import Answer, Asked, consents, give_answer, pending, take_back
 from hdpmf.device.history import budgets, past_runs, reveals
 from hdpmf.device.preview import SendPreview, preview_of
 from hdpmf.device.receipts import receipt_of
 from hdpmf.device.refusals import kept_refusals
+from hdpmf.device.shelves import id_of
 from hdpmf.device.spending import spent_together
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.what_left import what_left
@@ -31,7 +32,7 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
         together, total = spent_together(store.ledger), store.ledger.spent_total()
         return {
             "ask": policy.ask,
-            "asked": [_asked(store, key) for key in _waiting(store)],
+            "asked": [_asked(store, asked) for asked in pending(store, time.time())],
             "answers": [
                 {
                     "key": consent.asked.key,
@@ -71,16 +72,11 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
         }
 
 
-def _waiting(store: DeviceStore) -> list[str]:
-    return [asked.key for asked in pending(store, time.time())]
-
-
-def _asked(store: DeviceStore, key: str) -> dict[str, Any]:
-    asked = next(asked for asked in pending(store) if asked.key == key)
+def _asked(store: DeviceStore, asked: Asked) -> dict[str, Any]:
     found = preview_of(store, asked)
     terms = asked.terms
     return {
-        "key": key,
+        "key": asked.key,
         "recommender": asked.recommender,
         "names": asked.names,
         "digest": asked.servers,
@@ -99,7 +95,7 @@ def _asked(store: DeviceStore, key: str) -> dict[str, Any]:
         "worth": MEANING[found.cost.status],
         "numbers": [
             {
-                "title": number.title or number.item,
+                "title": number.title or id_of(number.item),
                 "value": f"{number.value:g}",
                 "weight": f"{number.weight:.2g}",
                 "plain": _round(number.plain),
@@ -114,6 +110,7 @@ def _asked(store: DeviceStore, key: str) -> dict[str, Any]:
         "noise": _round(found.noise),
         "shown": found.shown,
         "refused": found.refused,
+        "has_items": found.has_items,
     }
 
 

@@ -43,9 +43,15 @@ class Visit:
 
     @contextmanager
     def store(self) -> Iterator[DeviceStore]:
-        """The store at the place of the recommender whose items the page shows."""
+        """The store at the place of the recommender whose items the page shows.
+
+        Raises:
+            ConfigError: It is about a recommender whose items are not here any more: never about another one instead.
+        """
         with self.owner.store() as store:
             places = [place.place for _, place in with_catalogue(store)]
+            if self.text("place") and self.place not in (places or [FIRST]):
+                raise ConfigError(self.t("places.gone"))
             yield store.at(self.place if self.place in places else places[0] if places else FIRST)
 
     @property

@@ -105,6 +105,18 @@ def test_other_terms_are_asked_about_anew(change):
     require_consent(store, asked)  # who is not to be asked is not
 
 
+def test_who_asks_ever_new_things_does_not_push_out_what_others_ask():
+    store = asking_store()
+    terms = Terms(
+        method="hdp-sum", view="sums", epsilon=0.5, rounds=1, catalogue="ab" * 32, users=20, minimum=18, sharing=18
+    )
+    for recommender, number in [("quiet.example:1", 0), *(("loud.example:1", number) for number in range(100))]:
+        with pytest.raises(DeclinedError):
+            require_consent(store, Asked(recommender=recommender, terms=terms, servers=str(number)))
+    waiting = [(asked.recommender, asked.servers) for asked in pending(store)]
+    assert waiting == [("quiet.example:1", "0"), *(("loud.example:1", str(number)) for number in range(92, 100))]
+
+
 def test_the_preview_has_the_very_numbers_and_costs_nothing():
     store, world = asking_store(), World()
     world.publish(task=make_task())

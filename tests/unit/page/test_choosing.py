@@ -8,9 +8,12 @@ import msgspec
 import pytest
 from tests.unit.device.reporting_world import SERVERS, make_facts
 
+from hdpmf.device.consent import Asked, consents, give_answer, require_consent
+from hdpmf.device.declined import DeclinedError
 from hdpmf.device.joined import join
 from hdpmf.device.local_model import LocalModel, keep_model
 from hdpmf.device.shelves import name_on
+from hdpmf.protocol import Terms
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.federation import CatalogueTable
 from hdpmf.protocol.invitation import Invitation
@@ -146,3 +149,48 @@ def test_leaving_keeps_the_list_and_forgetting_takes_it(reader: Person):
     assert "You have left" not in page
     assert "Dracula" not in reader.get("/for-you").text
     assert "Amélie" in reader.get("/for-you").text
+
+
+def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another(reader: Person):
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
+    reader.post("/privacy/genre", {"genre": "Drama", "marked": "yes", "place": "2"})
+    assert "not here any more" in reader.get("/privacy").text
+    assert "not here any more" in reader.ask("/rate/set", {"item": "1", "value": "1", "place": "2"}).json()["error"]
+    with reader.owner.store() as store:
+        assert store.rated.gammas() == {}
+        assert {record.item: record.value for record in store.records()}["1"] == 4.5
+
+
+def test_a_file_of_ratings_names_items_by_the_ids_of_its_recommender(reader: Person):
+    reader.upload("/rate/file", b"item,rating\n2,7\n", '{"kind": "csv", "place": "2"}')
+    reader.post("/rate/take", {"answer": "yes"})
+    with reader.owner.store() as store:
+        found = {record.item: record.value for record in store.records()}
+    assert found == {"1": 4.5, "2": 2.0, name_on("2", "2"): 7.0}
+
+
+def test_questions_are_shown_without_items_and_are_over_when_their_recommender_is_left(reader: Person):
+    with reader.owner.store() as store:
+        store.set_policy(msgspec.structs.replace(store.policy, ask=True))
+        terms = Terms(
+            method="hdp-sum", view="two-servers", epsilon=0.5, rounds=1, catalogue="ab" * 32, users=20, minimum=18,
+            sharing=18,
+        )  # fmt: skip
+        asked = [Asked(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)]
+        for each in asked:
+            with pytest.raises(DeclinedError):
+                require_consent(store, each)
+        give_answer(store, asked[0].key, "always")
+        give_answer(store, asked[1].key, "never")
+    assert "The very numbers" in reader.get("/leaves").text
+    reader.post("/settings/forget", {"what": "model", "sure": "yes"})
+    page = reader.get("/leaves")
+    assert page.status_code == 200
+    assert "when its items are here" in page.text
+    assert "The very numbers" not in page.text
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "leave"})
+    assert "Nobody asks" in reader.get("/leaves").text
+    with reader.owner.store() as store:
+        assert [consent.answer for consent in consents(store)] == ["never"]
+        with pytest.raises(DeclinedError, match="not answered yet"):
+            require_consent(store, asked[0])
