@@ -18,11 +18,11 @@ from hdpmf.device.report_state import ReportBook
 from hdpmf.device.run_state import open_runs, read_state, set_open
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
+from hdpmf.protocol.addresses import HTTPS, plain_address
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.protocol.servers import Servers
 
 _JOINED, _LAST = "joined", "address"
-_HTTPS = "https://"
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def two_servers(self) -> bool:
         """Whether two servers sum for it."""
-        return self.address.startswith(_HTTPS)
+        return self.address.startswith(HTTPS)
 
 
 def joined(store: DeviceStore) -> list[Joined]:
@@ -71,6 +71,12 @@ def ever_joined(store: DeviceStore) -> list[Joined]:
     return found or ([Joined(address=last)] if last else [])
 
 
+def known_as(store: DeviceStore, address: str) -> str:
+    """An address as this device has it: however it is written, it is one recommender, with one entry in the ledger."""
+    wanted = plain_address(address)
+    return next((each.address for each in ever_joined(store) if plain_address(each.address) == wanted), wanted)
+
+
 def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
     """The store at a recommender's place: by default the one of last time or, if it was left, another one.
 
@@ -79,9 +85,10 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
     """
     known = {each.address: each for each in ever_joined(store)}
     if address is not None:
-        if address not in known:
+        found = known.get(known_as(store, address))
+        if found is None:
             raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
-        return store.at(known[address].place)
+        return store.at(found.place)
     last = known.get((store.get(_LAST) or b"").decode())
     if last is None or last.left:
         here = [*joined(store), *(each for each, _ in with_catalogue(store))]
@@ -112,7 +119,7 @@ def place_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
     Raises:
         ConfigError: Another one is to be joined, and this one is already.
     """
-    known = {each.address: each for each in ever_joined(store)}
+    known, address = {each.address: each for each in ever_joined(store)}, known_as(store, address)
     if address in known:
         if another and not known[address].left:
             raise ConfigError(f"{address} is joined already; leave out --another")
@@ -141,8 +148,9 @@ def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Jo
     Raises:
         ConfigError: It was joined before, with another authority or other servers.
     """
-    address, authority = invitation.address, invitation.authority.encode()
+    authority = invitation.authority.encode()
     with store.transaction():
+        address = known_as(store, invitation.address)
         known = {each.address: each for each in ever_joined(store)}
         before = known.get(address)
         place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)

@@ -6,12 +6,11 @@ import base64
 import binascii
 import zlib
 from hashlib import sha256
-from urllib.parse import urlsplit
 
 import msgspec
 
 from hdpmf.errors import ConfigError
-from hdpmf.protocol.addresses import check_address
+from hdpmf.protocol.addresses import check_address, check_folder_address
 from hdpmf.protocol.servers import Servers
 
 MOST_BYTES = 64 << 10
@@ -40,9 +39,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             if not self.authority:
                 raise ConfigError("an invitation to sums by masks must have the recommender's authority")
             return
-        parts = urlsplit(self.address)
-        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
-            raise ConfigError("an invitation must have an address like https://host:port")
+        check_folder_address(self.address)
 
     @property
     def digest(self) -> str:

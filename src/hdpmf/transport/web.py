@@ -12,9 +12,9 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from hdpmf.errors import ConfigError, TransportError
+from hdpmf.protocol.addresses import check_folder_address
 from hdpmf.protocol.servers import Server
 from hdpmf.transport.extras import needs
 
@@ -29,18 +29,6 @@ LONGEST = 300.0
 
 _FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, RuntimeError)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
-
-
-def check_folder_address(address: str) -> str:
-    """The address of a recommender's folder, without a slash at its end; ConfigError if it is none."""
-    try:
-        parts = urlsplit(address)
-        right = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        right = False
-    if not right or parts.query or parts.fragment or parts.username:
-        raise ConfigError(f"a recommender's address is like https://host:port, not {address!r}")
-    return address.rstrip("/")
 
 
 class WebDoor:

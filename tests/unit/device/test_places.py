@@ -300,3 +300,38 @@ def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
     name = name_on(str(place), item)
     assert (shelf_of(name), id_of(name)) == (str(place), item)
     assert (shelf_of(item), id_of(item)) == (PLAIN, item)
+
+
+@pytest.mark.parametrize(
+    "written", ["https://films.example:9443/", "https://FILMS.example:9443", "HTTPS://films.example:9443//"]
+)
+def test_an_address_is_the_same_however_it_is_written(store: DeviceStore, written: str):
+    join(store, Invitation(address=written, servers=SERVERS))
+    assert [known.address for known in joined(store)] == [FIRST.address, SECOND.address]
+    assert at_recommender(store, written).place == 1
+    assert place_for(store, written).place == 1
+    with pytest.raises(ConfigError, match="is joined already"):
+        place_for(store, written, another=True)
+
+
+def test_the_port_of_https_goes_without_saying(store: DeviceStore):
+    found = [join(store, Invitation(address=address, servers=SERVERS)) for address in (
+        "https://more.example:443", "https://more.example/", "https://more.example")]  # fmt: skip
+    assert {known.address for known in found} == {"https://more.example"}
+    assert found[0].two_servers
+
+
+def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(store: DeviceStore):
+    remember(store.new_place(), "https://Old.example:443/")
+    known = join(store, Invitation(address="https://old.example", servers=SERVERS), new=True)
+    assert (known.address, known.place) == ("https://Old.example:443/", 3)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://f\u0456lms.example", "https://films.example:99999", "https://films.example:0", "https://films .example",
+     "https://a@films.example", "https://films.example\\x"],
+)  # fmt: skip
+def test_no_address_only_looks_like_another(address: str):
+    with pytest.raises(ConfigError, match="https://host:port"):
+        Invitation(address=address, servers=SERVERS)

@@ -12,10 +12,11 @@ from typing import ClassVar
 import pytest
 
 from hdpmf.errors import ConfigError, StorageError, TransportError
+from hdpmf.protocol.addresses import check_folder_address
 from hdpmf.protocol.servers import Server
 from hdpmf.transport import web
 from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.web import WebDoor, check_folder_address
+from hdpmf.transport.web import WebDoor
 
 REPORT = bytes(range(256)) * 600
 HEADERS = {"content-type": "application/dap-report", "hdpmf-device": "ab"}

@@ -138,12 +138,12 @@ def _pin(
     invited: Invitation | None = None,
 ) -> tuple[DeviceStore, str]:
     """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
-    from hdpmf.device.joined import place_for, remember
+    from hdpmf.device.joined import known_as, place_for, remember
     from hdpmf.device.rosters import pin_roster, pinned_digest
     from hdpmf.protocol.addresses import check_address
     from hdpmf.transport.certificates import check_authority
 
-    address = check_address(address_of(store, address) if invited is None else invited.address)
+    address = known_as(store, check_address(address_of(store, address) if invited is None else invited.address))
     if new_authority and ca is None and invited is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_roster and roster is None:

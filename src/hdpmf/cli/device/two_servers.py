@@ -20,7 +20,7 @@ _HTTPS = "https://"
 
 def by_two_servers(store: DeviceStore, address: str | None) -> bool:
     """Whether the recommender at this address uses two servers."""
-    return address_of(store, address).startswith(_HTTPS)
+    return address_of(store, address).lower().startswith(_HTTPS)
 
 
 def refuse_options(given: dict[str, object], kind: str) -> None:
@@ -40,13 +40,13 @@ def pin_two_servers(
     another: bool = False,
 ) -> tuple[DeviceStore, str]:
     """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
-    from hdpmf.device.joined import place_for, remember
+    from hdpmf.device.joined import known_as, place_for, remember
     from hdpmf.device.pair import pin_servers, pinned_servers
+    from hdpmf.protocol.addresses import check_folder_address
     from hdpmf.protocol.servers import Servers
     from hdpmf.transport.certificates import check_authority
-    from hdpmf.transport.web import check_folder_address
 
-    where = check_folder_address(address_of(store, address))
+    where = known_as(store, check_folder_address(address_of(store, address)))
     if new_authority and ca is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_servers and servers is None:
@@ -83,12 +83,11 @@ def pin_invitation(
     store: DeviceStore, found: Invitation, new_authority: bool, new_servers: bool, another: bool = False
 ) -> tuple[DeviceStore, str]:
     """Pin what an invitation says; the store at the recommender's place, and its address."""
-    from hdpmf.device.joined import place_for, remember
+    from hdpmf.device.joined import known_as, place_for, remember
     from hdpmf.device.pair import pin_servers
     from hdpmf.transport.certificates import check_authority
-    from hdpmf.transport.web import check_folder_address
 
-    where, authority = check_folder_address(found.address), found.authority.encode() or None
+    where, authority = known_as(store, found.address), found.authority.encode() or None
     if authority is not None:
         check_authority(authority)
     with store.transaction():

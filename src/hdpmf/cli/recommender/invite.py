@@ -38,17 +38,16 @@ def invite(
     Without two servers devices sum among themselves, by masks: people also need the roster, once they are on it.
     """
     from hdpmf.files import atomic_write
-    from hdpmf.protocol.addresses import check_address
+    from hdpmf.protocol.addresses import check_address, check_folder_address
     from hdpmf.protocol.invitation import Invitation
     from hdpmf.service.collector_keys import pinned_servers
     from hdpmf.service.folder import ServiceFolder
-    from hdpmf.transport.web import check_folder_address
 
     service = ServiceFolder(folder)
     pair = pinned_servers(folder)
     usual = f"{service.config.names[0]}:{service.config.port}"
     where = address or (usual if pair is None else f"https://{usual}")
-    if where.startswith("https://"):
+    if where.lower().startswith("https://"):
         where = check_folder_address(where)
         if pair is None:
             raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
