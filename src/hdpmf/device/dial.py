@@ -6,7 +6,7 @@ Both are privacy weights. A rating of weight W may spend W times the policy's ep
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hdpmf.device.rated import ME
@@ -91,9 +91,9 @@ def set_dial(store: DeviceStore, weight: float) -> None:
     store.set_weight(beta=weight)
 
 
-def item_weights(store: DeviceStore) -> dict[str, float]:
-    """The items with a weight of their own below 1, by id."""
-    return {item: weight for item, weight in store.rated.gammas().items() if weight < 1}
+def item_weights(store: DeviceStore, of: Iterable[str] | None = None) -> dict[str, float]:
+    """The items with a weight of their own below 1, by id; only of these few, if they are given."""
+    return {item: weight for item, weight in store.rated.gammas(of).items() if weight < 1}
 
 
 def genres(store: DeviceStore) -> dict[str, list[str]]:

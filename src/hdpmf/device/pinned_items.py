@@ -8,7 +8,7 @@ from hdpmf.device.database import Database
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.named_values import FIRST, NamedValues, at_place
 from hdpmf.device.public import PinnedCatalogue, pinned, pinned_by
-from hdpmf.device.shelves import PLAIN, check_ids, same_items
+from hdpmf.device.shelves import PLAIN, check_ids, contradict, same_items
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.protocol import AnyCatalogue, CatalogueVersion
 from hdpmf.protocol.versions import check_chain, is_newer, table_of
@@ -63,8 +63,12 @@ class PinnedItems:
         """Rate on this scale from now on."""
         set_scale(self._values, scale, self.shelf)
 
-    def pin(self, items: AnyCatalogue) -> PinnedCatalogue:
+    def pin(self, items: AnyCatalogue, own: bytes | None = None) -> PinnedCatalogue:
         """Take an item table that follows from the pinned one, or is the same; what is pinned then.
+
+        Args:
+            items: The table.
+            own: The one that the owner loaded from a file before, and may have rated.
 
         Raises:
             DeclinedError: It does not follow from the pinned one, or is not signed as it says.
@@ -85,7 +89,7 @@ class PinnedItems:
                     "here, and takes the new one with the next conversation (hdpmf device forget --model)",
                 ) from error
             if known is None:
-                self._choose_shelf(pinned(data))
+                self._choose_shelf(pinned(data), None if own is None else pinned(own))
             catalogue, scale = pinned(data, self.shelf), self.scale
             other = catalogue.known.scale
             if scale is not None and (
@@ -100,11 +104,12 @@ class PinnedItems:
 
     def forget(self) -> None:
         """Take it out of the file. The shelf stays, because there may be ratings of its items."""
-        self._values.set(self._named(_SHELF), self.shelf.encode())
+        if self.now is not None:  # otherwise none was chosen yet: that is for the first table that comes
+            self._values.set(self._named(_SHELF), self.shelf.encode())
         self._values.drop(self._named(_CATALOGUE))
         self._kept = (), None
 
-    def _choose_shelf(self, catalogue: PinnedCatalogue) -> None:
+    def _choose_shelf(self, catalogue: PinnedCatalogue, own: PinnedCatalogue | None) -> None:
         """Where the items of a first table are: with those that are the same, or by themselves."""
         if self._values.get(self._named(_SHELF)) is not None:
             return
@@ -112,7 +117,9 @@ class PinnedItems:
         others = [other for other in (place.now for place in places if place._place != self._place) if other]
         shelf = next((other.shelf for other in others if same_items(other, catalogue)), None)
         if shelf is None:
-            shelf = str(self._place) if others else PLAIN
+            # A file's items are on the plain shelf, where the first table that does not say otherwise joins them.
+            alone = any(other.shelf == PLAIN for other in others) if own is not None else bool(others)
+            shelf = str(self._place) if alone or (own is not None and contradict(own, catalogue)) else PLAIN
             if shelf != PLAIN:
                 set_scale(self._values, catalogue.known.scale, shelf)
         self._values.set(self._named(_SHELF), shelf.encode())

@@ -141,6 +141,11 @@ class RatedItems:
         rows = self._database.execute("SELECT sealed FROM ratings WHERE tag = ?", (tag,))
         return self._record(tag, rows[0][0]) if rows else None
 
+    def values_of(self, user: str, items: Iterable[str]) -> dict[str, float]:
+        """A user's ratings of a few items."""
+        found = (self.find(user, item) for item in items)
+        return {record.item: record.value for record in found if record is not None}
+
     def records(self) -> list[Record]:
         """All ratings, by user and item."""
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
@@ -177,9 +182,10 @@ class RatedItems:
         """The weight of every user here."""
         return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("people")}
 
-    def gammas(self) -> dict[str, float]:
-        """The weight of the items that have one."""
-        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("items")}
+    def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
+        """The weight of the items that have one; only of these few, if they are given."""
+        found = self._weights("items") if of is None else self._weights("items", map(self._item_tag, of))
+        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in found}
 
     def clear(self) -> None:
         """Take all ratings, users and weights out of the file."""
@@ -278,8 +284,13 @@ class RatedItems:
     def _record(self, tag: bytes, sealed: bytes) -> Record:
         return _decoded(_RECORD, self._vault.open(sealed, b"ratings" + tag))
 
-    def _weights(self, table: str) -> Iterator[_Weight]:
-        rows = self._database.execute(f"SELECT tag, sealed FROM {table}")  # noqa: S608  # a name of ours
+    def _weights(self, table: str, tags: Iterable[bytes] | None = None) -> Iterator[_Weight]:
+        query, execute = f"SELECT tag, sealed FROM {table}", self._database.execute  # noqa: S608  # a name of ours
+        rows = (
+            execute(query)
+            if tags is None
+            else (row for tag in tags for row in execute(f"{query} WHERE tag = ?", (tag,)))
+        )
         for tag, sealed in rows:
             yield _decoded(_WEIGHT, self._vault.open(sealed, table.encode() + tag))
 

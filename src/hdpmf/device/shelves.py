@@ -8,10 +8,12 @@ budget.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hdpmf.errors import ProtocolError
 from hdpmf.protocol.versions import table_of
+from hdpmf.public.title_search import plain
 
 if TYPE_CHECKING:
     from hdpmf.device.public import PinnedCatalogue
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 PLAIN = ""
 """The shelf whose items are called by their ids: that of the first catalogue."""
 
+_YEAR = re.compile(r"\s*\(\d{4}\)\s*$")
 _MARK = "\x1f"  # between the shelf and the id: no id of a catalogue has it (`check_ids`)
 
 
@@ -56,6 +59,23 @@ def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
     said, told = _facts(left), _facts(right)
     shared = said.keys() & told.keys()
     return bool(shared) and all(said[item][0] and said[item] == told[item] for item in shared)
+
+
+def contradict(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
+    """Whether an id that both have is something else in each: another title, or another year.
+
+    A file is written in its own way: case, signs and a year behind the title make no other title.
+    """
+    said, told = _facts(left), _facts(right)
+    for item in said.keys() & told.keys():
+        (title, year), (name, when) = said[item], told[item]
+        if (title and name and _words(title) != _words(name)) or (year and when and year != when):
+            return True
+    return False
+
+
+def _words(title: str) -> str:
+    return plain(_YEAR.sub("", title))
 
 
 def _facts(catalogue: PinnedCatalogue) -> dict[str, tuple[str, int | None]]:

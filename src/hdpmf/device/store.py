@@ -38,8 +38,8 @@ from hdpmf.ratings import Ratings, RatingScale
 from hdpmf.secure_sum import DeviceIdentity
 
 _IDENTITY, _POLICY, _USERS = "identity", "policy", "users"
-MODEL, OPEN_RUNS = "model", "open runs"
-"""Names of `put` under which the agent keeps the finished model (see ``local_model``) and the runs under way."""
+MODEL, OPEN_RUNS, OWN_ITEMS = "model", "open runs", "own catalogue"
+"""Names of `put`: the finished model (see ``local_model``), the runs under way, the items of the owner's own file."""
 _OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
 """Names of `put` that each recommender has its own of."""
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
@@ -296,7 +296,7 @@ class DeviceStore:
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
         """
-        return self._items.pin(items)
+        return self._items.pin(items, self.get(OWN_ITEMS))
 
     @property
     def shelf(self) -> str:
@@ -354,12 +354,12 @@ class DeviceStore:
 
         Args:
             ratings: Also the ratings and their weights.
-            model: Also the item table.
+            model: Also the item tables, and the owner's own.
         """
         with self.transaction():
             self.runs.clear()
             self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
-            self._values.drop(_OWN + OPEN_RUNS)
+            self._values.drop(_OWN + OPEN_RUNS, *([_OWN + OWN_ITEMS] if model else ()))
             self._table = None
             for view in map(self.at, self.places):
                 self._values.drop(view._name_of(MODEL))

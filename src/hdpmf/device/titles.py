@@ -8,13 +8,13 @@ import msgspec
 
 from hdpmf.device.named_values import FIRST
 from hdpmf.device.public import PinnedCatalogue, pinned
-from hdpmf.device.store import DeviceStore
+from hdpmf.device.rated import ME
+from hdpmf.device.store import OWN_ITEMS, DeviceStore
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
 from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.ratings import RatingScale
 from hdpmf.ratings.item_file import read_item_table
 
-_OWN = "own catalogue"
 _NO_ITEMS = "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
 
 
@@ -44,7 +44,7 @@ def load_catalogue(
         found = pinned(data)
     except ProtocolError as error:
         raise RatingsError(str(error)) from error
-    store.put(_OWN, data)
+    store.put(OWN_ITEMS, data)
     return found
 
 
@@ -53,7 +53,7 @@ def shown_items(store: DeviceStore) -> PinnedCatalogue | None:
     known = store.pinned_catalogue
     if known is not None:
         return known
-    data = store.get(_OWN) if store.place == FIRST else None
+    data = store.get(OWN_ITEMS) if store.place == FIRST else None
     return None if data is None else pinned(data)
 
 
@@ -93,4 +93,4 @@ def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
 
 def rating_of(store: DeviceStore, item: str) -> float | None:
     """The owner's rating of an item."""
-    return next((record.value for record in store.records() if record.item == item), None)
+    return store.rated.values_of(ME, [item]).get(item)

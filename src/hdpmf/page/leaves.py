@@ -21,6 +21,7 @@ from hdpmf.methods.words import MEANING, guess_at, percent
 from hdpmf.page.visit import Visit
 
 _NUMBERS_SHOWN = 100
+_BARS_SHOWN = 250
 _RUNS_SHOWN = 50
 _REFUSALS_SHOWN = 50
 
@@ -66,6 +67,7 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
             "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
             "spent": total,
             "picture": _picture(store),
+            "n_bars": store.n_ratings,
             "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
             "refused_more": sum(kept.dropped.values()) + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
             "log": visit.owner.answering.said(),
@@ -143,10 +145,16 @@ def receipt(visit: Visit) -> bytes:
 
 
 def _picture(store: DeviceStore) -> list[dict[str, float]]:
-    """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high."""
+    """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high.
+
+    More than can be told apart are shown by some of them, at even steps from the emptiest to the fullest.
+    """
     found = sorted(budgets(store), key=lambda budget: budget.part)
     if not found:
         return []
+    last = len(found) - 1
+    if last >= _BARS_SHOWN:
+        found = [found[round(place * last / (_BARS_SHOWN - 1))] for place in range(_BARS_SHOWN)]
     width = 100.0 / len(found)
     highest = max(budget.allowed for budget in found)
     return [

@@ -12,6 +12,7 @@ from hdpmf.device.own_file import FilePreview, preview_file, take_file
 from hdpmf.device.public import PinnedCatalogue
 from hdpmf.device.rated import ME
 from hdpmf.device.releases import released_words, releases
+from hdpmf.device.shelves import id_of
 from hdpmf.device.store import DeviceStore
 from hdpmf.device.titles import load_catalogue, rate_known, rating_of, shown_items
 from hdpmf.errors import ConfigError
@@ -29,8 +30,8 @@ def rate_page(visit: Visit) -> dict[str, Any]:
     """What is rated, and what there is to search in."""
     with visit.store() as store:
         visit.owner.search(store.place, fresh=True)
-        shown, records = shown_items(store), [record for record in store.records() if record.user == ME]
-        values = {record.item: record.value for record in records}
+        shown = shown_items(store)
+        values = {record.item: record.value for record in store.rated.records() if record.user == ME}
         facts: dict[str, Any] = {
             "shown": shown is not None,
             "rated": len(values) if shown is None else _rated_here(shown, values),
@@ -42,13 +43,13 @@ def rate_page(visit: Visit) -> dict[str, Any]:
         }
         if shown is None:
             return facts
+        table, scale = shown.table, shown.known.scale
         places = [shown.positions[item] for item in values if item in shown.positions]
-        items = item_fields(shown.table, places, values, item_weights(store))
-        items.sort(key=lambda entry: entry["title"])
-        scale = shown.known.scale
+        places.sort(key=lambda place: (table.titles[place] if table.titles else "") or id_of(table.ids[place]))
+        first = places[:MOST_SHOWN]
         return facts | {
-            "items": items[:MOST_SHOWN],
-            "more": max(0, len(items) - MOST_SHOWN),
+            "items": item_fields(table, first, values, item_weights(store, [table.ids[place] for place in first])),
+            "more": len(places) - len(first),
             "n_items": len(shown.positions),
             "levels": levels(shown),
             "low": scale.low,
@@ -76,9 +77,9 @@ def find(visit: Visit) -> dict[str, Any]:
         if search is None:
             raise ConfigError(visit.t("rate.no_items"))
         found = search.find(visit.text("words"), _FOUND)
-        items = {search.table.ids[place] for place in found}
-        values = {record.item: record.value for record in store.records() if record.item in items}
-        return {"items": item_fields(search.table, found, values, item_weights(store))}
+        items = [search.table.ids[place] for place in found]
+        values, weights = store.rated.values_of(ME, items), item_weights(store, items)
+        return {"items": item_fields(search.table, found, values, weights)}
 
 
 def set_rating(visit: Visit) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def set_rating(visit: Visit) -> dict[str, Any]:
         else:
             before = rate_known(store, item, visit.number("value"))
         told = "" if not sent else released_words(sent[-1].entry, removed=removed)
-        shown, mine = shown_items(store), (record.item for record in store.records() if record.user == ME)
+        shown, mine = shown_items(store), (record.item for record in store.rated.records() if record.user == ME)
         return {"before": before, "rated": 0 if shown is None else _rated_here(shown, mine), "told": told}
 
 

@@ -31,6 +31,7 @@ from hdpmf.device.policy import Policy
 from hdpmf.device.reporting import Reporter
 from hdpmf.device.shelves import PLAIN, id_of, name_on, same_items, shelf_of
 from hdpmf.device.store import DeviceStore
+from hdpmf.device.titles import load_catalogue, rate_known, shown_items
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.protocol import CatalogueTable, encode
 from hdpmf.protocol.catalogue import known_items
@@ -335,3 +336,39 @@ def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(stor
 def test_no_address_only_looks_like_another(address: str):
     with pytest.raises(ConfigError, match="https://host:port"):
         Invitation(address=address, servers=SERVERS)
+
+
+def test_forgetting_before_a_catalogue_came_chooses_no_shelf(store: DeviceStore):
+    at(store, FIRST).pin_catalogue(FILMS)
+    store.forget(model=True)  # the second one's catalogue has never been here
+    at(store, FIRST).pin_catalogue(FILMS)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    assert (at(store, FIRST).shelf, at(store, SECOND).shelf) == (PLAIN, "2")
+
+
+@pytest.mark.parametrize(
+    ("titles", "shelf"),
+    [(TITLES, PLAIN), (tuple(f"  FILM {place} (1999)" for place in range(N_ITEMS)), PLAIN), (BOOKS.titles, "1")],
+)
+def test_what_was_rated_by_a_file_is_never_sent_as_something_else(
+    tmp_path: Path, store: DeviceStore, titles: tuple[str, ...], shelf: str
+):
+    rows = zip(FILMS.ids, titles, strict=True)
+    (tmp_path / "own.csv").write_text("item,title\n" + "".join(f"{item},{title}\n" for item, title in rows))
+    load_catalogue(store, tmp_path / "own.csv")
+    rate_known(store, FILMS.ids[0], 5.0)
+    at(store, FIRST).pin_catalogue(FILMS)
+    assert at(store, FIRST).shelf == shelf
+    assert len(at(store, FIRST).ratings()) == (shelf == PLAIN)
+
+
+def test_a_files_items_wait_for_the_recommender_that_has_them(tmp_path: Path, store: DeviceStore):
+    rows = zip(FILMS.ids, TITLES, strict=True)
+    (tmp_path / "own.csv").write_text("item,title\n" + "".join(f"{item},{title}\n" for item, title in rows))
+    load_catalogue(store, tmp_path / "own.csv")
+    rate_known(store, FILMS.ids[0], 5.0)
+    at(store, SECOND).pin_catalogue(BOOKS)
+    at(store, FIRST).pin_catalogue(FILMS)
+    assert (len(at(store, FIRST).ratings()), len(at(store, SECOND).ratings())) == (1, 0)
+    store.forget(model=True)
+    assert shown_items(store) is None  # the file's items, too

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.device.rated import ME
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
 from hdpmf.protocol.federation import CatalogueTable
@@ -106,3 +107,14 @@ def test_removing(empty: DeviceStore) -> None:
     empty.rate("film", 3.0)
     empty.rated.clear()
     assert (empty.rated.count(), empty.rated.betas()) == (0, {})
+
+
+def test_a_few_are_found_as_among_all(tmp_path):
+    with DeviceStore.create(tmp_path / "me.sqlite") as store:
+        for place in range(5):
+            store.rate(f"item {place}", 1.0 + place)
+            store.set_weight(item=f"item {place}", gamma=0.1 * (1 + place))
+        few = ["item 3", "nothing", "item 1"]
+        assert store.rated.values_of(ME, few) == {"item 3": 4.0, "item 1": 2.0}
+        assert store.rated.gammas(few) == {item: store.rated.gammas()[item] for item in ("item 3", "item 1")}
+        assert store.rated.values_of("somebody else", few) == {}

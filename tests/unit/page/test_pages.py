@@ -15,6 +15,7 @@ from hdpmf.device.for_you import hidden_items
 from hdpmf.device.ledger import Entry
 from hdpmf.device.receipts import read_receipt
 from hdpmf.device.refusals import MOST_KEPT, RefusalBook
+from hdpmf.page import leaves
 from hdpmf.protocol import Terms
 from hdpmf.protocol.federation import Reason, View
 
@@ -243,3 +244,14 @@ def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
         assert person.post("/leaves/receipt", {"run": wrong}).headers["location"] == "/leaves"
         assert len(complaints(person.get("/leaves").text)) == 1
     assert person.client.post("/leaves/receipt", data={"run": run}, headers={"origin": ORIGIN}).status_code == 403
+
+
+def test_many_budgets_are_shown_by_some_of_them(person: Person, monkeypatch: pytest.MonkeyPatch):
+    with person.owner.store() as store:
+        store.rate("3", 3.0)
+        store.rate("4", 1.0)
+    assert person.get("/leaves").text.count('class="bar"') == 4
+    monkeypatch.setattr(leaves, "_BARS_SHOWN", 3)
+    page = person.get("/leaves").text
+    assert page.count('class="bar"') == 3
+    assert "3 of your 4 ratings" in page
