@@ -132,7 +132,7 @@ def reveals(cost: Cost) -> str:
     """What an observer learns of a rating, in plain words."""
     if cost.status == "no guarantee":
         return "possibly everything. Nothing keeps the recommender from computing the ratings."
-    sure = percent(cost.guess)
+    sure = percent(cost.guess, at_most=cost.status == "proved")
     bound = "at most" if cost.status == "proved" else "at least" if cost.guess_is_exact else "about"
     return (
         f"somebody who would guess 50:50 whether one of the ratings was the lowest or the highest is right {bound} "

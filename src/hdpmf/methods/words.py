@@ -53,8 +53,8 @@ SURE = 0.9995
 """From here on a guess is as good as certain."""
 
 
-def percent(part: float) -> str:
-    """A probability for people; certainty is only said where it is."""
+def percent(part: float, *, at_most: bool = False) -> str:
+    """A probability for people, or what it is at most; certainty is only said where it is."""
     if part >= SURE:
-        return "> 99.9 %"
+        return "100 %" if at_most else "> 99.9 %"
     return f"{100 * part:.0f} %" if part < 0.95 else f"{100 * part:.1f} %"

@@ -6,17 +6,16 @@ the session's own token in it.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from hdpmf.errors import HdpmfError
 from hdpmf.page import for_you_page, leaves, privacy_page, rate, recommenders, settings
 from hdpmf.page.owner import Owner
 from hdpmf.page.visit import Visit
 from hdpmf.transport.extras import needs
+from hdpmf.web.bodies import form_fields, json_fields, read_body
 from hdpmf.web.guard import App, PageGuard
 from hdpmf.web.look import ENTER, ENTRY, PageLook
 from hdpmf.web.sessions import BrowserSession, PageDoor, same
@@ -24,7 +23,7 @@ from hdpmf.web.sessions import BrowserSession, PageDoor, same
 with needs("starlette", "page"):
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
-    from starlette.requests import ClientDisconnect, Request
+    from starlette.requests import Request
     from starlette.responses import JSONResponse, RedirectResponse, Response
     from starlette.routing import Route
 
@@ -117,7 +116,7 @@ class OwnerPage:
         """A token, which the page takes from behind the # of the command's link: that part is sent to nobody."""
         if request.method == "GET":
             return self._show("enter", None, {})
-        cookie = self._door.enter(_plain_fields(await _body(request, 1000)).get("token", ""))
+        cookie = self._door.enter(json_fields(await read_body(request, 1000)).get("token", ""))
         if cookie is None:
             return JSONResponse({"error": self._t("enter.used")}, 403)
         answer = JSONResponse({"next": "/"})
@@ -256,14 +255,14 @@ class OwnerPage:
     async def _fields(self, request: Request, session: BrowserSession) -> Mapping[str, str] | None:
         """What a request of our own page says; None unless it has the session's token."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        body = await _body(request, MOST_BYTES)
+        body = await read_body(request, MOST_BYTES)
         fields: dict[str, str] = {}
         if kind == "application/x-www-form-urlencoded":
-            fields = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
+            fields = form_fields(body)
         elif kind == "application/json":
-            fields, request.state.script = _plain_fields(body), True
+            fields, request.state.script = json_fields(body), True
         elif kind == "application/octet-stream":
-            fields, request.state.script = _plain_fields(request.headers.get("x-fields", "{}").encode()), True
+            fields, request.state.script = json_fields(request.headers.get("x-fields", "{}").encode()), True
             request.state.file = body
         given = request.headers.get("x-csrf", fields.get("csrf", ""))
         return fields if same(given, session.csrf) else None
@@ -283,24 +282,3 @@ class OwnerPage:
             "notes": [] if session is None else session.take_notes(),
         }
         return self._look.show(name, about | dict(facts), inside=inside, status=status)
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body of a request; nothing where it is longer than it may be."""
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                return b""
-    except ClientDisconnect:
-        return b""
-    return bytes(body)
-
-
-def _plain_fields(data: bytes) -> dict[str, str]:
-    try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

@@ -60,7 +60,7 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
                 for run in runs[:_RUNS_SHOWN]
             ],
             "together": str(together),
-            "together_guess": percent(guess_at(together.at_delta)),
+            "together_guess": percent(guess_at(together.at_delta), at_most=True),
             "proved": together.proved,
             "epsilon": policy.own_epsilon,
             "limit": None if math.isinf(policy.own_total) else policy.own_total,
@@ -171,7 +171,7 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
 def _most_told(found: SendPreview) -> str:
     """How often a guess about one of the ratings is right, at most; nothing where that is not proved."""
     most = max((number.pays for number in found.numbers), default=0.0)
-    return percent(guess_at(most)) if found.cost.status == "proved" and most > 0 else ""
+    return percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""
 
 
 def _round(number: float) -> str:

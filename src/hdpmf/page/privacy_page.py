@@ -41,7 +41,7 @@ def privacy_page(visit: Visit) -> dict[str, Any]:
             "group": position.group,
             "epsilon": policy.own_epsilon,
             "ask": policy.ask,
-            "sensitive_guess": percent(guess_at(policy.own_epsilon * position.weight * SENSITIVE)),
+            "sensitive_guess": percent(guess_at(policy.own_epsilon * position.weight * SENSITIVE), at_most=True),
             "genres": [
                 {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
                 for name, items in by_genre.items()
@@ -86,13 +86,13 @@ def ask_me(visit: Visit) -> str:
 
 
 def _sentences(t: Wording, position: DialPosition) -> list[str]:
-    told = [t("privacy.guess", percent=percent(position.guess))]
+    told = [t("privacy.guess", percent=percent(position.guess, at_most=True))]
     if position.ratings:
         told.append(
             t(
                 "privacy.together",
                 n=f"{position.ratings:,}",
-                percent=percent(guess_at(position.all_at_delta)),
+                percent=percent(guess_at(position.all_at_delta), at_most=True),
                 epsilon=f"{position.all_at_delta:.3g}",
             )
         )

@@ -86,7 +86,7 @@ def item_fields(
     found = []
     for place in positions:
         item = table.ids[place]
-        title = table.titles[place] if table.titles else ""
+        title = table.titles[place].strip() if table.titles else ""
         year = table.years[place] if table.years else None
         found.append(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hdpmf.device.card import new_device
 from hdpmf.device.store import DeviceStore
 from hdpmf.page import app
+from hdpmf.web import bodies
 
 from .conftest import HOST, ORIGIN, PASSPHRASE, Person, fill
 
@@ -233,3 +235,35 @@ def test_what_is_too_long_is_not_kept(person: Person, monkeypatch):
     monkeypatch.setattr(app, "MOST_BYTES", 100)
     assert person.upload("/rate/file", b"x" * 101).json()["next"] == "/rate"
     assert "error" in person.get("/rate").text
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 990, b'{"token": "\\ud800"}', b'{"token": ["a"]}', b"\xff", b"", b'{"token": 1e999}']
+)
+def test_no_token_breaks_the_entrance(outside: Person, body: bytes):
+    answer = outside.client.post("/enter", content=body, headers={"origin": ORIGIN})
+    assert answer.status_code == 403
+
+
+def test_no_form_breaks_the_page(person: Person):
+    token, own = person.csrf, {"origin": ORIGIN}
+    form, script = ({"content-type": f"application/{kind}"} for kind in ("x-www-form-urlencoded", "json"))
+    many = "&".join(f"a{number}=1" for number in range(60))
+    assert person.client.post("/privacy/ask", content=f"{many}&csrf={token}", headers=own | form).status_code == 403
+    for body in (b"[" * 100_000, b'{"csrf": "\\ud800"}'):
+        assert person.client.post("/rate/set", content=body, headers=own | script).status_code == 403
+    odd = person.client.post(
+        "/rate/set", content=b'{"item": "\\ud800", "value": "4"}', headers=own | script | {"x-csrf": token}
+    )
+    assert odd.status_code == 400
+
+
+def test_a_body_that_never_ends_is_not_waited_for(person: Person, monkeypatch):
+    monkeypatch.setattr(bodies, "SLOWEST", 0.05)
+
+    async def drips():
+        while True:
+            yield b" "
+            await asyncio.sleep(0.02)
+
+    assert person.client.post("/enter", content=drips(), headers={"origin": ORIGIN}).status_code == 403

@@ -79,6 +79,17 @@ document.addEventListener("change", (event) => {
   if (row && event.target.matches("input[type=radio], input[type=number]")) set(row, event.target.value);
 });
 
+// A digit chooses so many stars, 0 ten of them.
+document.addEventListener("keydown", (event) => {
+  const stars = event.target.closest?.(".stars");
+  if (!stars || !/^[0-9]$/.test(event.key) || event.ctrlKey || event.altKey || event.metaKey) return;
+  const wanted = [...stars.querySelectorAll("input")].find((input) => input.value === (event.key === "0" ? "10" : event.key));
+  if (!wanted) return;
+  wanted.checked = true;
+  wanted.focus();
+  set(stars.closest(".item"), wanted.value);
+});
+
 document.addEventListener("click", async (event) => {
   const row = event.target.closest(".item");
   if (!row) return;

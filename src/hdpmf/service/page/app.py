@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 from hdpmf.errors import HdpmfError
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.page.login import Login, TokenLogin
 from hdpmf.service.page.views import OperatorViews
 from hdpmf.transport.extras import needs
+from hdpmf.web.bodies import json_fields, read_body
 from hdpmf.web.guard import App, PageGuard
 from hdpmf.web.look import ENTER, ENTRY, PageLook
 
 with needs("starlette", "page"):
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
-    from starlette.requests import ClientDisconnect, Request
+    from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
@@ -58,7 +57,7 @@ class OperatorPage:
         if request.method == "GET" or not isinstance(self._login, TokenLogin):
             return self._look.show("enter", {}, inside=False)
         answer = JSONResponse({"next": next(iter(self._pages))})
-        if not self._login.enter(await _token(request), answer):
+        if not self._login.enter(json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer):
             return JSONResponse({"error": self._look.t("enter.used")}, 403)
         return answer
 
@@ -75,18 +74,3 @@ class OperatorPage:
 
     async def _file(self, request: Request) -> Response:
         return self._look.file(request.path_params["name"])
-
-
-async def _token(request: Request) -> str:
-    """The token that the page sends; empty where it sends something else."""
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LONGEST_TOKEN:
-                return ""
-        found = json.loads(bytes(body))
-    except (ClientDisconnect, ValueError):
-        return ""
-    token = found.get("token") if isinstance(found, dict) else None
-    return token if isinstance(token, str) else ""

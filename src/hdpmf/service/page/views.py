@@ -159,4 +159,4 @@ class OperatorViews:
 
 def _guess(epsilon: float | None, factor: float | None) -> str | None:
     """How often a guess about a rating of weight 1 is right, at most."""
-    return None if epsilon is None or factor is None else percent(guess_at(epsilon * factor))
+    return None if epsilon is None or factor is None else percent(guess_at(epsilon * factor), at_most=True)
