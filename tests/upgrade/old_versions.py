@@ -8,13 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from old_commands import PASSPHRASE
+
 FIXTURES = Path(__file__).parent / "fixtures"
-PASSPHRASE = "made up"  # of ben's store
-DEVICES = ("ana", "ben", "school")
+VERSIONS = ("0.1.0", "0.2.0")
 
 
 def unpack(version: str, folder: Path) -> Path:
-    """All that a version left (see ``make_fixture``), in a new folder."""
+    """All that a version left (see ``make_fixture`` and ``make_fixture_0_2_0``), in a new folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(FIXTURES / f"{version}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
@@ -38,6 +39,6 @@ def content(folder: Path) -> dict[str, str]:
     }
 
 
-def key_of(device: str, root: Path) -> tuple[object, ...]:
-    """How a command is told the passphrase."""
-    return ("--passphrase-file", root / "passphrase") if device == "ben" else ()
+def passphrase(device: str) -> str | None:
+    """Of a device's store."""
+    return PASSPHRASE if device == "ben" else None

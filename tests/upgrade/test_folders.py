@@ -1,4 +1,4 @@
-"""A recommender's folder of version 0.1.0 comes forward whole: its model, its roster, what it has released."""
+"""Folders of older versions come forward whole: model, roster, items, what was released, the servers' databases."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from old_versions import content, unpack
+from old_versions import VERSIONS, content, unpack
 
 from hdpmf import files
+from hdpmf.aggregator.folder import AggregatorFolder
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.experiments import Store
 from hdpmf.formats import FILE, FolderKind
 from hdpmf.models.files import load_model
 from hdpmf.protocol import ItemFacts, Survey
+from hdpmf.protocol.versions import number_of
 from hdpmf.ratings import Ratings
+from hdpmf.recommender.release import Release
 from hdpmf.service import layout
 from hdpmf.service.backup import back_up, restore
+from hdpmf.service.collector_keys import pinned_servers
 from hdpmf.service.folder import ServiceFolder
 from hdpmf.service.service import Service
 
@@ -32,32 +36,56 @@ def old(tmp_path: Path) -> Path:
     return unpack("0.1.0", tmp_path / "old")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("place", ["", "killed"])
-def test_a_folder_comes_forward_and_keeps_what_it_has(old: Path, say: Say, place: str) -> None:
-    path = old / place / "recommender"
+def test_a_folder_comes_forward_and_keeps_what_it_has(tmp_path: Path, say: Say, version: str, place: str) -> None:
+    path = unpack(version, tmp_path / "old") / place / "recommender"
     before = content(path)
     folder = ServiceFolder(path)
     after = content(path)
     assert {name: after[name] for name in before} == before  # nothing that was there has changed
-    unfinished = {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")} if place else set()
-    assert set(after) - set(before) == {FILE, f"runs/{folder.runs()[0].hex()}/number"} | unfinished
+    added = set[str]()
+    if version == "0.1.0":  # which had no numbers; what it left unfinished is given up
+        unfinished = {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")} if place else ()
+        added = {FILE, f"runs/{folder.runs()[0].hex()}/number", *unfinished}
+    assert set(after) - set(before) == added
     ServiceFolder(path)
     assert content(path) == after
 
     status = say("recommender", "status", path)
-    assert [run["stage"] for run in status["runs"]] == ["done", *(["given up"] if place else [])]
+    second = "given up" if version == "0.1.0" else "work"
+    assert [run["stage"] for run in status["runs"]] == ["done", *([second] if place else [])]
     assert [device["name"] for device in status["devices"]] == ["ana", "ben", "school"]
-    assert folder.unfinished() is None
+    assert (folder.unfinished() is None) == (version == "0.1.0" or not place)
     model = folder.model()
     assert model is not None
     assert isinstance(model.numbers, ItemFacts)
     assert isinstance(model.plan, Survey)
     assert model.plan.epsilon == 0.4
-    assert (len(folder.catalogue.ids), folder.config.name, len(folder.enrolled)) == (12, "shop", 3)
+    films, name = (12, "shop") if version == "0.1.0" else (14, "recommender")  # the second version has two more
+    assert (len(folder.catalogue.ids), folder.config.name, len(folder.enrolled)) == (films, name, 3)
+    assert number_of(folder.items) == (1 if version == "0.1.0" else 2)
 
 
-def test_what_0_1_0_released_is_put_together_with_new_runs(old: Path) -> None:
-    folder = ServiceFolder(old / "recommender")
+@pytest.mark.parametrize("place", ["", "killed"])
+def test_the_two_servers_of_0_2_0_know_what_they_counted(tmp_path: Path, say: Say, place: str) -> None:
+    old = unpack("0.2.0", tmp_path / "old") / place
+    pairs = set()
+    for role in ("leader", "helper"):
+        found = say("aggregator", "status", old / role)
+        assert found["role"] == role
+        assert [task["batches"] for task in found["tasks"]] == [1, 1, *([0] if place else [])]
+        folder = AggregatorFolder(old / role)
+        assert folder.servers is not None
+        pairs.add(folder.servers.digest)
+        assert {card.organisation for card in folder.collectors.values()} == {"recommender", "other"}
+    assert len(pairs) == 1
+    assert {pinned_servers(old / name).digest for name in ("recommender", "other")} == pairs  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_was_released_is_put_together_with_new_runs(tmp_path: Path, version: str) -> None:
+    folder = ServiceFolder(unpack(version, tmp_path / "old") / "recommender")
     (run,) = folder.runs()
     service, settings = Service(folder), folder.record(run).settings
     assert service.earlier(settings) == [run]
@@ -109,7 +137,17 @@ def test_a_backup_of_0_1_0_is_restored_as_todays(old: Path, tmp_path: Path, monk
     assert (tmp_path / "back" / FILE).read_text() == f"{layout.LAYOUT.newest}\n"
 
 
-def test_models_and_results_of_0_1_0_are_read(old: Path) -> None:
+def test_a_backup_and_a_release_that_0_2_0_made_are_read(tmp_path: Path) -> None:
+    old = unpack("0.2.0", tmp_path / "old")
+    restore(old / "shop.backup", tmp_path / "back")
+    back, here = ServiceFolder(tmp_path / "back"), ServiceFolder(old / "recommender")
+    assert (back.runs(), back.items, back.enrolled.digest) == (here.runs(), here.items, here.enrolled.digest)
+    assert Release.load(old / "bits.release").provenance()["origin"] == "more.csv"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_models_and_results_are_read(tmp_path: Path, version: str) -> None:
+    old = unpack(version, tmp_path / "old")
     ratings = Ratings.read(old / "loans.csv")
     for method in ("hdp-sum", "hdpmf"):
         assert 0 < load_model(old / "models" / method).score(ratings)["mse"] < 17
@@ -117,7 +155,7 @@ def test_models_and_results_of_0_1_0_are_read(old: Path) -> None:
         results = store.results()
         assert results
         assert {result.status for result in results.values()} == {"done"}
-        assert {result.version for result in results.values()} == {"0.1.0"}
+        assert {result.version for result in results.values()} == {version}
 
 
 def test_the_steps_of_a_folder_are_taken_once_each_in_order(tmp_path: Path) -> None:

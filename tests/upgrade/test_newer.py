@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from old_versions import FIXTURES, content, unpack
+from old_versions import FIXTURES, VERSIONS, content, unpack
 
 from hdpmf.aggregator import store as aggregator_store
 from hdpmf.aggregator.config import AggregatorConfig
@@ -34,10 +34,10 @@ from hdpmf.service.folder import ServiceFolder
 NEWER = "newer hdpmf; upgrade"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(params=VERSIONS)
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Everything that this version has brought forward or made."""
-    folder = unpack("0.1.0", tmp_path / "place")
+    folder = unpack(request.param, tmp_path / "place")
     DeviceStore.open(folder / "ana.sqlite").close()
     ServiceFolder(folder / "recommender")
     return folder
@@ -130,9 +130,13 @@ def test_a_newer_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     _refused(tmp_path, lambda: Release.load(path), ModelFileError)
 
 
-def test_a_newer_servers_folder_and_database(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    AggregatorFolder.create(path, AggregatorConfig(role="leader", organisation="x", name="localhost"))
+@pytest.mark.parametrize("version", [*VERSIONS[1:], "today"])
+def test_a_newer_servers_folder_and_database(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "leader"
+    if version == "today":
+        AggregatorFolder.create(path, AggregatorConfig(role="leader", organisation="x", name="localhost"))
+    else:
+        unpack(version, tmp_path)
     url = f"sqlite:///{path}/data.sqlite"
     _at_schema(url, "999")
     _refused(path, lambda: ServerDatabase(url))

@@ -12,7 +12,7 @@ from hdpmf.device.consent import withdraw
 from hdpmf.device.following import digests
 from hdpmf.device.ledger import utc_now
 from hdpmf.device.named_values import FIRST
-from hdpmf.device.old_joined import joined_before
+from hdpmf.device.old_joined import give_places, joined_before
 from hdpmf.device.pair import pinned_servers
 from hdpmf.device.report_state import ReportBook
 from hdpmf.device.run_state import open_runs, read_state, set_open
@@ -61,14 +61,18 @@ def ever_joined(store: DeviceStore) -> list[Joined]:
             return msgspec.msgpack.decode(data, type=list[Joined])
     except msgspec.MsgspecError:
         raise StorageError("the recommenders cannot be read: the store is damaged") from None
-    before = joined_before(store)
-    found = [
-        Joined(address=old.address, place=place, since=old.since, paused=old.paused) for place, old in before.items()
-    ]
-    last = (store.get(_LAST) or b"").decode()
-    if found:
-        store.put(_JOINED, msgspec.msgpack.encode(found))
-    return found or ([Joined(address=last)] if last else [])
+    before, last = joined_before(store), (store.get(_LAST) or b"").decode()
+    if before is None:
+        return [Joined(address=last)] if last else []
+    with store.transaction():
+        if store.get(_JOINED) is None:  # else another process has been faster
+            left = [Joined(address=last, left=True)] if last and not before else []
+            found = [
+                Joined(address=old.address, place=place, since=old.since, paused=old.paused)
+                for place, old in give_places(store, before).items()
+            ]
+            store.put(_JOINED, msgspec.msgpack.encode(found or left))
+    return ever_joined(store)
 
 
 def known_as(store: DeviceStore, address: str) -> str:

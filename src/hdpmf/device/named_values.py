@@ -32,8 +32,11 @@ class NamedValues:
             raise StorageError(f"the store has no {name}: it is damaged")
         return value
 
-    def set(self, name: str, value: bytes) -> None:
-        """Put a value under this name."""
+    def set(self, name: str, value: bytes | None) -> None:
+        """Put a value under this name; None takes it out of the file."""
+        if value is None:
+            self.drop(name)
+            return
         with self._database.transaction():
             self._database.execute(
                 "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, self._vault.seal(value, value_place(name)))

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol.versions import table_of
+from hdpmf.protocol.versions import digests_of, table_of
 from hdpmf.public.title_search import plain
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ def check_ids(table: CatalogueTable) -> None:
 def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
     """Whether two catalogues are about the same things: one scale, and every id that both have has one title.
 
-    Where ids are shared and titles are missing nobody can tell, and only equal catalogues are the same.
+    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of one are the same.
     """
     if left.known.scale != right.known.scale:
         return False
-    if table_of(left.items) == table_of(right.items):  # a fingerprint knows no titles
-        return True
+    versions = zip(digests_of(left.items), digests_of(right.items), strict=False)
+    if table_of(left.items) == table_of(right.items) or all(mine == theirs for mine, theirs in versions):
+        return True  # a fingerprint knows no titles; these do
     said, told = _facts(left), _facts(right)
     shared = said.keys() & told.keys()
     return bool(shared) and all(said[item][0] and said[item] == told[item] for item in shared)

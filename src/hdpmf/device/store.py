@@ -332,8 +332,8 @@ class DeviceStore:
         """A small thing that was put here."""
         return self._values.get(self._name_of(key))
 
-    def put(self, key: str, value: bytes) -> None:
-        """Keep a small thing, sealed."""
+    def put(self, key: str, value: bytes | None) -> None:
+        """Keep a small thing, sealed; None takes it out of the file."""
         self._values.set(self._name_of(key), value)
 
     @property
