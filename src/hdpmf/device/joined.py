@@ -183,12 +183,14 @@ def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
 def leave(store: DeviceStore, address: str) -> None:
     """Answer a recommender no more, and take back what was agreed with it.
 
-    What it was sent it has; the ledger stays, and so does the model that it made.
+    What is held for a run with it that nothing has left in is given back. What it was sent it has; the ledger stays,
+    and so does the model that it made.
     """
     with store.transaction():
         gone = _find(store, address)
         _put(store, msgspec.structs.replace(gone, left=True))
-        withdraw(store, address)
+        withdraw(store, gone.address)
+        _end_runs(store, gone.address)
         pair, kept = pinned_servers(store.at(gone.place)), {known.digest for known in _pairs(store)}
         if pair is not None and pair.digest not in kept:
             policy = store.policy
@@ -199,26 +201,37 @@ def leave(store: DeviceStore, address: str) -> None:
 def forget(store: DeviceStore, address: str) -> None:
     """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for good.
 
-    What is held for a run with it that nothing has left in is given back. Ratings stay, and so does the ledger.
+    Ratings stay, and so does the ledger.
 
     Raises:
         ConfigError: It was never joined.
     """
     with store.transaction():
+        address = known_as(store, address)
         place = at_recommender(store, address)
         if any(known.address == address for known in joined(store)):
             leave(store, address)
         book = ReportBook(store, address)
-        task = book.standing().task
-        if task:
-            book.end(task)
-        for run in open_runs(store):
-            state = store.runs.load(run)
-            if state is not None and read_state(state).recommender == address:
-                store.runs.drop(run)
-        set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
-        store.ledger.give_back_held("the owner forgot this recommender; nothing of this run had left", address)
+        standing = book.standing()
+        standing.collector = b""
+        book.set_standing(standing)
     place.forget_place()
+
+
+def _end_runs(store: DeviceStore, address: str) -> None:
+    """End what is under way with a recommender: should the owner come back, nothing of before goes on."""
+    book = ReportBook(store, address)
+    standing = book.standing()
+    if standing.task:
+        store.runs.drop(standing.task)
+    standing.task, standing.counted = b"", None
+    book.set_standing(standing)
+    for run in open_runs(store):
+        state = store.runs.load(run)
+        if state is not None and read_state(state).recommender == address:
+            store.runs.drop(run)
+    set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
+    store.ledger.give_back_held("the owner left this recommender; nothing of this run had left", address)
 
 
 def _covers(pinned: bytes, given: bytes) -> bool:
@@ -227,7 +240,8 @@ def _covers(pinned: bytes, given: bytes) -> bool:
 
 
 def _find(store: DeviceStore, address: str) -> Joined:
-    found = next((known for known in joined(store) if known.address == address), None)
+    wanted = known_as(store, address)
+    found = next((known for known in joined(store) if known.address == wanted), None)
     if found is None:
         raise ConfigError("this device has not joined such a recommender")
     return found

@@ -63,6 +63,7 @@ def leaves_page(visit: Visit) -> dict[str, Any]:
             "together_guess": percent(guess_at(together.at_delta), at_most=True),
             "proved": together.proved,
             "epsilon": policy.own_epsilon,
+            "epsilon_guess": percent(guess_at(policy.own_epsilon), at_most=True),
             "limit": None if math.isinf(policy.own_total) else policy.own_total,
             "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
             "spent": total,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.dap.hpke import KeyPair
+from hdpmf.device.consent import give_answer, pending
 from hdpmf.device.for_you import for_you, hide
 from hdpmf.device.history import budgets
 from hdpmf.device.joined import (
@@ -438,3 +439,31 @@ def test_a_files_items_wait_for_the_recommender_that_has_them(tmp_path: Path, st
     assert (len(at(store, FIRST).ratings()), len(at(store, SECOND).ratings())) == (1, 0)
     store.forget(model=True)
     assert shown_items(store) is None  # the file's items, too
+
+
+def test_who_leaves_in_the_middle_of_a_task_and_comes_back_is_asked_again(store: DeviceStore):
+    """The report was made and paid for, and could not be sent: it does not leave after all."""
+    store.set_policy(msgspec.structs.replace(store.policy, ask=True))
+    at(store, FIRST).pin_catalogue(FILMS)
+    store.rate("item 00", 4.0)
+    world, asked = World(), survey(catalogue=known_items(FILMS).fingerprint)
+    world.publish(catalogue=encode(FILMS), task=make_task(asked, servers=SERVERS))
+    world.otherwise, device = "unreachable", reporter(store, FIRST, world)
+    device.step()
+    give_answer(store, pending(store)[0].key, "always")
+    device.look_soon()
+    device.step()
+    world.now = START + 5000
+    device.step()
+    assert [budget.left for budget in budgets(store)] == [0.5]
+    leave(store, "https://FILMS.example:9443/")
+    assert [budget.left for budget in budgets(store)] == [1.0]
+    join(store, FIRST)
+    world.otherwise = 201
+    device = reporter(store, FIRST, world)
+    for seconds in (0, 500, 500, 500):
+        world.now += seconds
+        device.look_soon()
+        device.step()
+    assert not world.uploads
+    assert store.ledger.spent_total() == 0
