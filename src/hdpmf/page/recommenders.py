@@ -104,9 +104,10 @@ def look_at_invitation(visit: Visit) -> str:
 
 def answer_invitation(visit: Visit) -> str:
     """Join the recommender whose digest was compared, or not."""
-    found = visit.session.held.pop("invitation", None)
-    if not isinstance(found, Invitation):
+    found = visit.session.held.get("invitation")
+    if not isinstance(found, Invitation) or found.digest != visit.text("digest"):  # another tab may look at another one
         raise ConfigError(visit.t("recommenders.no_invitation"))
+    del visit.session.held["invitation"]
     if visit.text("answer") == "yes":
         with visit.owner.store() as store:
             join(store, found)
@@ -168,7 +169,7 @@ def change(visit: Visit) -> str:
         elif wanted == "forget":
             forget(store, address)
         else:
-            raise ConfigError(visit.t("recommenders.no_invitation"))
+            raise ConfigError(visit.t("recommenders.no_such"))
     visit.owner.answering.refresh()
     visit.session.note(visit.t(f"recommenders.done.{wanted}"))
     return "/recommenders"

@@ -95,7 +95,7 @@ def test_first_the_invitation_is_compared_then_the_roster_and_then_it_is_answere
     assert "telephone" in page
     with person.owner.store() as store:
         assert joined(store) == []  # nothing before the owner's word
-    person.post("/recommenders/answer", {"answer": "yes"})
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     page = person.get("/recommenders").text
     assert "Waiting for the roster: give the operator this device&#39;s card" in page
     assert complaints(page) == []
@@ -132,8 +132,21 @@ def test_first_the_invitation_is_compared_then_the_roster_and_then_it_is_answere
     assert soon(lambda: engine.served == [ADDRESS, ADDRESS])
 
 
+def test_what_is_joined_is_what_the_tab_shows(person: Person, invited: Invitation, authority: str):
+    """Another tab has looked at another invitation since, whose digest nobody has compared."""
+    other = Invitation(address="other.example:9092", authority=authority)
+    person.post(LOOK, {"link": other.to_link()})
+    for fields in ({"digest": invited.digest}, {}):
+        person.post("/recommenders/answer", fields | {"answer": "yes"})
+        assert "Look at the invitation once more" in person.get("/recommenders").text
+        with person.owner.store() as store:
+            assert joined(store) == []
+    person.post("/recommenders/answer", {"digest": other.digest, "answer": "no"})
+    assert other.digest not in person.get("/recommenders").text
+
+
 def test_another_roster_needs_one_more_yes(person: Person, invited: Invitation, engine: Engine):
-    person.post("/recommenders/answer", {"answer": "yes"})
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     first, second = roster_of(person), roster_of(person, 2)
     load(person, first.to_json())
     person.post("/recommenders/pin", {"digest": first.digest, "answer": "yes"})
@@ -160,7 +173,7 @@ def test_another_roster_needs_one_more_yes(person: Person, invited: Invitation, 
 
 
 def test_hostile_rosters_are_refused_with_a_word(person: Person, invited: Invitation, engine: Engine):
-    person.post("/recommenders/answer", {"answer": "yes"})
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     good = json.loads(roster_of(person).to_json())
     twice = {**good, "devices": [*good["devices"], good["devices"][1]]}
     for data, word in (
@@ -209,8 +222,9 @@ def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, aut
     pytest.importorskip("flwr")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"localhost:{closed.getsockname()[1]}"
-    person.post(LOOK, {"link": Invitation(address=address, authority=authority).to_link()})
-    person.post("/recommenders/answer", {"answer": "yes"})
+    made = Invitation(address=address, authority=authority)
+    person.post(LOOK, {"link": made.to_link()})
+    person.post("/recommenders/answer", {"digest": made.digest, "answer": "yes"})
     roster = roster_of(person)
     load(person, roster.to_json(), address)
     person.post("/recommenders/pin", {"digest": roster.digest, "answer": "yes"})
@@ -219,7 +233,7 @@ def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, aut
 
 
 def test_a_run_by_masks_is_put_before_the_owner(person: Person, invited: Invitation, engine: Engine):
-    person.post("/recommenders/answer", {"answer": "yes"})
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     with person.owner.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=True))
         terms = Terms(method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue=store.fingerprint or "", users=20,
