@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.device.releases import Afterwards, afterwards
@@ -119,13 +120,16 @@ def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
 
 def cost_of(entry: Entry) -> Cost:
     """What the run of an entry costs a rating of weight 1, by the accountant."""
+    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0  # what hides nothing does so at any epsilon
+    return _cost(entry.method, entry.view, epsilon, max(entry.rounds, 1), max(entry.factors, 1), bool(entry.labels))
+
+
+@lru_cache(maxsize=256)
+def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, labels: bool) -> Cost:
+    """Of terms, which many runs share and which are no secret."""
     from hdpmf.privacy.accounting import cost
 
-    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0  # what hides nothing does so at any epsilon
-    return cost(
-        entry.method, entry.view, n_raters=_RATERS, epsilon=epsilon, rounds=max(entry.rounds, 1),
-        factors=max(entry.factors, 1), labels=bool(entry.labels),
-    )  # fmt: skip
+    return cost(method, view, n_raters=_RATERS, epsilon=epsilon, rounds=rounds, factors=factors, labels=labels)
 
 
 def reveals(cost: Cost) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.device.ledger import Entry, Ledger
-from hdpmf.privacy.accounting import DELTA, cost, epsilon_at, pure
+from hdpmf.privacy.accounting import DELTA, Cost, cost, epsilon_at, pure
 from hdpmf.privacy.accounting.events import Composed, Event
 
 _SLACK = 1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
@@ -56,15 +56,19 @@ def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
 
 def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> SpentTogether:
     events: list[Event] = []
+    known: dict[tuple[object, ...], Cost] = {}  # runs are often alike; only for this call, because weights are private
     proved = True
     for entry, epsilons in charges:
         if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
             return SpentTogether(math.inf, math.inf, delta, False)
-        weights = np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0)
-        found = cost(
-            entry.method, entry.view, unit="user", weight=weights.tolist(), epsilon=entry.epsilon,
-            rounds=max(entry.rounds, 1), factors=max(entry.factors, 1), labels=bool(entry.labels),
-        )  # fmt: skip
+        weights = np.sort(np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0))
+        terms = (entry.method, entry.view, entry.epsilon, entry.rounds, entry.factors, entry.labels, weights.tobytes())
+        found = known.get(terms)
+        if found is None:
+            found = known[terms] = cost(
+                entry.method, entry.view, unit="user", weight=weights.tolist(), epsilon=entry.epsilon,
+                rounds=max(entry.rounds, 1), factors=max(entry.factors, 1), labels=bool(entry.labels),
+            )  # fmt: skip
         proved &= found.status == "proved"
         events.append(found.event)
     together = Composed(tuple(events))

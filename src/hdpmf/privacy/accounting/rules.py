@@ -207,14 +207,14 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     units, others = _units(setting, subject), _pushed_out(setting, subject)
     per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
 
-    def release(channel: Channel, moved: float) -> e.Event:
-        per_weight = channel.value_cost if subject.neighbours == "value" else channel.presence_cost
-        return e.DiscreteLaplaceRelease(float(per_weight) * moved)
+    def releases(channel: Channel, moves: list[float]) -> list[e.Event]:
+        per_weight = float(channel.value_cost if subject.neighbours == "value" else channel.presence_cost)
+        return [e.DiscreteLaplaceRelease(per_weight * moved) for moved in moves]
 
     by_item = (channels.score, channels.weight, *(() if channels.popularity is None else (channels.popularity,)))
-    parts = [release(channel, moved) for channel in by_item for moved in per_item]
+    parts = [part for channel in by_item for part in releases(channel, per_item)]
     if channels.total is not None:
-        parts.append(release(channels.total, math.fsum([*units, *others])))
+        parts += releases(channels.total, [math.fsum([*units, *others])])
     rounds = "Two rounds" if setting.labels else "One round"
     label = ", the second by a label that each device draws once from what it rated" if setting.labels else ""
     reason = f"{rounds} of secure sums with discrete Laplace noise{label}; everything after is post-processing."
