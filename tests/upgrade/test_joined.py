@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,21 @@ def old(tmp_path: Path) -> Path:
 
 def opened(folder: Path, device: str) -> DeviceStore:
     return DeviceStore.open(folder / f"{device}.sqlite", passphrase=passphrase(device))
+
+
+def test_version_0_2_0_does_not_open_what_came_forward(old: Path) -> None:
+    """It would answer recommenders that were left since, and know one catalogue only: it refuses a newer schema."""
+
+    def schema() -> int:
+        connection = sqlite3.connect(old / "ana.sqlite")
+        try:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            connection.close()
+
+    assert schema() == 2
+    opened(old, "ana").close()
+    assert schema() == 3
 
 
 @pytest.mark.parametrize(("place", "device"), EACH)

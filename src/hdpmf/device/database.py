@@ -21,7 +21,7 @@ MEMORY = ":memory:"
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    schema=2,  # 2: a head over all rows
+    schema=3,  # 2: a head over all rows; 3: a place for each recommender, which version 0.2.0 knows nothing of
     safe="What was there before is safe and nothing new was written; free space or permissions, then try again",
     remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
     "since",
@@ -124,6 +124,8 @@ class Database:
                 old_copy = self._add_head(tally)
             tally.check(old_copy=old_copy)
             self._tally = tally
+            if self._schema() < _KIND.schema:  # what is in it comes forward where it is read (``old_joined``)
+                self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
         """In one transaction seal every row anew by another vault; nobody can use this connection after it.

@@ -150,9 +150,13 @@ def _arrive(file: Path, path: Path, passphrase: str) -> None:
 
 
 def _place_counter(copy: Path, path: Path) -> None:
-    """The counter first: a store without it is refused, a counter without its store harms nobody."""
+    """The counter first: a store without it is refused, a counter without its store harms nobody.
+
+    One that says the same as ours is left from an import that was killed right after this: from a store that was used
+    it would say more.
+    """
     there, ours = counter_of(path), counter_of(copy)
-    if there.exists() and _names(there) == _names(ours):
+    if there.exists() and _names(there) == _names(ours) and there.read_bytes() != ours.read_bytes():
         raise ConfigError(
             f"{there} says that this store was here before: an export that was imported already, or the machine that "
             "it left. If you know that it is neither, delete that file, or give another name"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.device import moving
 from hdpmf.device.moving import export_store, import_store, take_back
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
@@ -193,6 +194,28 @@ def test_a_kill_leaves_one_of_them_and_the_same_command_ends_it(
                 act()
             assert facts(target, phrase) == before
             assert not stick.exists()
+
+
+@pytest.mark.parametrize("passphrase", [None], ids=["plain"])
+def test_killed_between_the_counter_and_the_store_the_same_import_ends_it(
+    here: Path, stick: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = facts(here, None)
+    export_store(here, stick, TRAVEL)
+    rename = moving._rename
+
+    def killed(source: Path, target: Path) -> None:
+        if target == there:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(moving, "_rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        import_store(stick, there, TRAVEL)
+    monkeypatch.undo()
+    assert not there.exists()
+    import_store(stick, there, TRAVEL)
+    assert facts(there, TRAVEL) == before
 
 
 def _saved(folder: Path, name: str) -> Path:
