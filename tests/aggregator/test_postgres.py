@@ -84,7 +84,8 @@ def test_workers_share_a_database_and_one_that_dies_is_replaced(url: str, tmp_pa
         token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
         counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token).text
         (line,) = (line for line in counts.splitlines() if line.startswith("hdpmf_aggregator_aggregated_reports_total"))
-        assert 0 <= float(line.split()[1]) <= len(vectors)
+        # On a slow machine a worker's lease ends before its work: then another does it too, and both are counted.
+        assert 0 <= float(line.split()[1]) <= 2 * len(vectors)
         child = pair.deployment.child(LEADER).process
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0

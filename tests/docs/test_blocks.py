@@ -49,6 +49,7 @@ COMMANDS_NOT_RUN = {
     "device rate": "somebody's own file; tests/deploy",
     "device recommend": "a recommender; tests/deploy",
     "device ledger": "a recommender; tests/deploy",
+    "device receipt": "a run; tests/cli/test_device_receipt.py",
     "device passphrase": "a question; tests/cli/test_device_keys.py",
     "device export": "a question; tests/cli/test_device_keys.py",
     "device import": "a question; tests/cli/test_device_keys.py",

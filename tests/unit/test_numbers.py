@@ -72,7 +72,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     "secure_sum.shamir": {"SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49)},
     "secure_sum.sizing": {"TWO_THIRDS, NEGLIGIBLE": (Fraction(2, 3), 2.0**-40)},
     "secure_sum.wire": {"MAX_BYTES": 2**26 + 1024},
-    "device.database": {"_KIND.application.to_bytes(4, 'big'), _KIND.schema, _BEFORE_HEADS": (b"hdpv", 2, 1)},
+    "device.database": {"_KIND.application.to_bytes(4, 'big'), _KIND.schema, _BEFORE_HEADS": (b"hdpv", 3, 1)},
     "device.ledger": {
         "SLACK": 1e-9,
         "Entry.__struct_defaults__": (1, 10, None, "", 0, 0.0, 0.0),
