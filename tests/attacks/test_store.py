@@ -212,6 +212,6 @@ def test_stores_of_version_0_1_0_come_forward(tmp_path: Path, kind: str) -> None
 
 
 def test_a_store_of_a_newer_version_is_refused(path: Path, passphrase: str | None) -> None:
-    change(path, "PRAGMA user_version = 3")
+    change(path, "PRAGMA user_version = 999")
     with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
         DeviceStore.open(path, passphrase=passphrase)
