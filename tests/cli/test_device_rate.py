@@ -27,6 +27,35 @@ def test_rating_listing_and_removing(rated: Path, call: Call) -> None:
     assert TABLE.titles[0] in table
 
 
+def test_a_weight_is_told_in_numbers_that_people_understand(rated: Path, call: Call) -> None:
+    told = call("device", "rate", rated, "--weight", "0.5", "--json").json["means"]
+    assert (told["group"], round(told["guess"], 3)) == ("moderate", 0.622)
+    assert told["all_epsilon_at_delta"] == pytest.approx(1.5, rel=0.01)  # three ratings of half a budget each
+    said = " ".join(call("device", "rate", rated, "--weight", "0.1").out.split())
+    assert "That is conservative." in said
+    assert "at most 52 % of the time" in said
+    assert "no guarantee" not in said
+
+
+def test_a_file_of_ones_own_is_looked_into_before_it_is_taken_in(rated: Path, tmp_path: Path, call: Call) -> None:
+    file = tmp_path / "mine.csv"
+    titles = [TABLE.titles[place] for place in (0, 5)]
+    file.write_text(f'title,rating\n"{titles[0]}",5\n"{titles[1]}",4\nNo Such Film,3\n"{titles[1]}",99\n')
+    own = ("device", "rate", rated, "--own", file)
+    counts = {"new": 1, "changed": 1, "unknown": 1, "off_scale": 1, "repeated": 0}
+    looked = call(*own, "--json").json
+    assert {name: looked[name] for name in counts} == counts
+    assert (looked["taken"], looked["ratings"]) == (0, 3)
+    assert "Nothing was changed" in call(*own).out
+    assert "Taken in: 2" in call(*own, "--take").out
+    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
+    assert {entry["title"]: entry["value"] for entry in listed}.items() >= dict(
+        zip(titles, (5.0, 4.0), strict=True)
+    ).items()
+    assert call("device", "rate", rated, "--list", "--take").code == 2
+    assert call("device", "rate", rated, "--own", tmp_path / "none.csv").code != 0
+
+
 def test_ratings_off_the_scale(rated: Path, call: Call) -> None:
     ended = call("device", "rate", rated, TABLE.ids[5], "6.28125")
     assert ended.code == 3

@@ -47,6 +47,15 @@ def rate(
     file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Add all ratings of a file, for a silo's users.")
     ] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option(
+            "--own",
+            metavar="FILE",
+            help="Look into a CSV of your own ratings, by item or title: what it would bring here.",
+        ),
+    ] = None,
+    take: Annotated[bool, typer.Option("--take", help="Take in what --own has.")] = False,
     scale: Scale = None,
     column: Columns = None,
     duplicates: Duplicates = None,
@@ -54,11 +63,14 @@ def rate(
 ) -> None:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
     typed = item is not None and (value is not None or remove or weight is not None)
-    ways = [typed, item is None and weight is not None, show, search is not None, file is not None]
+    ways = [typed, item is None and weight is not None, show, search is not None, file is not None, own is not None]
     if sum(ways) != 1 or (remove and value is not None):
         raise ConfigError(
-            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, --search TEXT, --from FILE"
+            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, --search TEXT, "
+            "--from FILE, --own FILE"
         )
+    if take and own is None:
+        raise ConfigError("--take goes with --own FILE")
     if genre is not None and (item is not None or weight is None):
         raise ConfigError("--genre NAME goes with --weight W, and with no ITEM")
     if file is None and (scale is not None or column or duplicates):
@@ -71,6 +83,8 @@ def rate(
             _list(store, json)
         elif search is not None:
             _search(store, search, json)
+        elif own is not None:
+            _own(store, own, take, json)
         else:
             if genre is not None and weight is not None:
                 from hdpmf.device.dial import mark_genre
@@ -84,6 +98,8 @@ def rate(
                 print_json({**said, "ratings": store.n_ratings})
             else:
                 print_lines(f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent.")
+                for words in said.get("means", {}).get("words", ()):
+                    print_paragraph(words)
                 for run in said.get("released", ()):
                     print_paragraph(run["words"])
 
@@ -91,6 +107,8 @@ def rate(
 def _change(
     store: DeviceStore, item: str | None, value: float | None, user: str, weight: float | None, remove: bool
 ) -> dict[str, Any]:
+    from hdpmf.device.rated import ME
+
     with store.transaction():
         if remove and item is not None:
             store.remove(item, user=user)
@@ -107,9 +125,48 @@ def _change(
         note("The catalogue does not have this item: the rating is kept, but not used.")
     elif catalogue is not None and item is not None and catalogue.positions[item] in catalogue.known.retired:
         note("The catalogue has retired this item: the rating counts for your own list and is not sent any more.")
+    if item is None and user == ME:
+        return {"done": "Weighed", "means": _meaning(store)}
     if value is None or item is None:
         return {"done": "Weighed"}
     return {"done": "Rated", "released": _released(store, user, item, False)}
+
+
+def _meaning(store: DeviceStore) -> dict[str, Any]:
+    """What the owner's weight means, in numbers and in words."""
+    from hdpmf.device.dial import dial
+    from hdpmf.methods.words import guess_at, percent
+
+    now = dial(store)
+    alone, together = (percent(part, at_most=True) for part in (now.guess, guess_at(now.all_at_delta)))
+    words = [
+        f"That is {now.group}. Somebody who guesses whether you loved or hated something, and has seen all that ever "
+        f"left this device, is right at most {alone} of the time instead of 50 %. About all your ratings together, "
+        f"when all of their budget is spent: at most {together} (epsilon {now.all_at_delta:.3g} at delta "
+        f"{now.delta:g})."
+    ]
+    if not now.proved:
+        words.append("Your policy also allows methods without a proof: for these, the numbers are no guarantee.")
+    return {"group": now.group, "guess": now.guess, "all_epsilon_at_delta": now.all_at_delta, "words": words}
+
+
+def _own(store: DeviceStore, file: Path, take: bool, json: bool) -> None:
+    """What a file of the owner's would bring; it is taken in only if that was said."""
+    from hdpmf.cli.shared.files import read_bytes
+    from hdpmf.device.own_file import preview_file, take_file
+
+    found = preview_file(store, read_bytes(file, "the file of ratings"))
+    taken = take_file(store, found) if take else 0
+    if json:
+        facts = {name: getattr(found, name) for name in ("new", "changed", "unknown", "off_scale", "repeated")}
+        print_json({**facts, "examples": list(found.examples), "taken": taken, "ratings": store.n_ratings})
+        return
+    print_lines(
+        f"{found.new} new ratings, {found.changed} that change; left out: {found.unknown} of items that the catalogue "
+        f"does not have, {found.off_scale} that are not on the scale",
+        *found.examples,
+        f"Taken in: {taken}. Nothing was sent." if take else "Nothing was changed; --take takes them in.",
+    )
 
 
 def _released(store: DeviceStore, user: str, item: str, removed: bool) -> list[dict[str, str]]:
