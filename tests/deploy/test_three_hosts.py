@@ -260,7 +260,8 @@ def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
     assert not list(shop.glob("runs/*"))
     before = _spent(on.hosts)
     (line,) = (line for line in section(6) if "recommender run" in line.text)
-    on.run(Line(line.prompt, line.text.replace("--period 7d", "--period 10s --precision 5s")))
+    # Long enough for a device that has to find the shop again first, on a busy machine, too.
+    on.run(Line(line.prompt, line.text.replace("--period 7d", "--period 25s --precision 5s")))
     on.wait("a second run takes reports", lambda: _task(shop) is not None)
     on.wait("Ana reports in it", lambda: on.hosts.log("ana").count(REPORTED) == 2)
     assert _spent(on.hosts) == before
