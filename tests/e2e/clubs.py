@@ -12,16 +12,21 @@ import pytest
 from server_processes import Pair
 
 from hdpmf.cli.main import run
+from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.card import new_device
 from hdpmf.device.joined import join
 from hdpmf.device.ledger import Entry
 from hdpmf.device.reporting import Reporter
+from hdpmf.device.slots import in_slots
 from hdpmf.device.store import DeviceStore
+from hdpmf.federation.deploy import Deployment
 from hdpmf.protocol.federation import DeviceCard
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.protocol.servers import read_collector
 from hdpmf.ratings import RatingScale
 from hdpmf.service.folder import ServiceFolder
+from hdpmf.transport.flower.device import FlowerDevice
+from hdpmf.transport.keys import NodeKey
 from hdpmf.transport.web import WebDoor
 
 OTHERS = 20
@@ -48,12 +53,12 @@ def hdpmf(*arguments: object) -> None:
     assert end.value.code in (0, None)
 
 
-def wait_for(pair: Pair, reached: Callable[[], bool], seconds: float) -> None:
+def wait_for(deployment: Deployment, reached: Callable[[], bool], seconds: float = 60.0) -> None:
     waiting = threading.Event()
     for _ in range(int(seconds * 5)):
         if reached():
             return
-        pair.deployment.check()
+        deployment.check()
         waiting.wait(0.2)
     raise AssertionError("it never came true")
 
@@ -106,6 +111,23 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+@contextmanager
+def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> Iterator[None]:
+    """Devices that answer a recommender by masks, connected as in ``hdpmf device join``."""
+    stop, threads = threading.Event(), []
+    for store in stores:
+        agent, key = DeviceAgent(store, recommender=address), NodeKey.from_bytes(store.get("node-key") or b"")
+        device = FlowerDevice(address, authority, key)
+        threads.append(threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop), daemon=True))
+        threads[-1].start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(30)
 
 
 def entries_of(path: Path) -> list[Entry]:

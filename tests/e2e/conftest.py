@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from browsing import DESKTOP, Heard, running_chromium
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, StorageState
+from served_pages import ServedPage, enter
 
 
 # Not for the session: tests elsewhere in the same process call asyncio.run, which they could not while it runs.
@@ -15,6 +16,14 @@ from playwright.sync_api import Browser, BrowserContext, Page
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def inside(chromium: Browser, served: ServedPage) -> StorageState:
+    """The cookie of the browser that has used the link of the page that a module serves."""
+    with chromium.new_context() as context:
+        enter(context.new_page(), served)
+        return context.storage_state()
 
 
 @pytest.fixture

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,48 +13,26 @@ pytest.importorskip("flwr")
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, accessible, leading_to, settle
+from browsing import Heard, accessible, leading_to, read_until, settle
+from clubs import answering, entries_of, hdpmf, wait_for
 from playwright.sync_api import Page, expect
 from served_pages import enter, owner_page
 
-from hdpmf.cli.main import run
-from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.card import card_of, new_device
 from hdpmf.device.joined import join
-from hdpmf.device.ledger import Entry
 from hdpmf.device.policy import Policy
 from hdpmf.device.rosters import pin_roster
-from hdpmf.device.slots import in_slots
 from hdpmf.device.store import DeviceStore
 from hdpmf.federation.deploy import Deployment, free_port
 from hdpmf.protocol.federation import DeviceCard
 from hdpmf.protocol.invitation import Invitation
 from hdpmf.ratings import RatingScale
 from hdpmf.service.folder import ServiceFolder
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.keys import NodeKey
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 OTHERS, FILMS = 4, 12
 SMALL = "min_participants = 3\nmin_devices = 3\n"  # five devices are few: knowingly
-
-
-def hdpmf(*arguments: object) -> None:
-    """A command, in this process."""
-    with pytest.raises(SystemExit) as end:
-        run([str(argument) for argument in arguments])
-    assert end.value.code in (0, None)
-
-
-def wait_for(deployment: Deployment, reached: Callable[[], bool], seconds: float = 60.0) -> None:
-    waiting = threading.Event()
-    for _ in range(int(seconds * 5)):
-        if reached():
-            return
-        deployment.check()
-        waiting.wait(0.2)
-    raise AssertionError("it never came true")
 
 
 def make_others(folder: Path) -> list[DeviceStore]:
@@ -72,42 +47,6 @@ def make_others(folder: Path) -> list[DeviceStore]:
             store.rate(str(film), float(chance.randint(1, 5)))
         stores.append(store)
     return stores
-
-
-@contextmanager
-def living(stores: list[DeviceStore], invitation: Invitation, roster: bytes) -> Iterator[None]:
-    """The others' devices, connected as in ``hdpmf device join``."""
-    stop, threads = threading.Event(), []
-    for store in stores:
-        join(store, invitation)
-        pin_roster(store, roster)
-        agent = DeviceAgent(store, recommender=invitation.address)
-        key = NodeKey.from_bytes(store.get("node-key") or b"")
-        device = FlowerDevice(invitation.address, invitation.authority.encode(), key)
-        threads.append(threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop)))
-        threads[-1].start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
-def entries_of(path: Path) -> list[Entry]:
-    with DeviceStore.open(path) as store:
-        return store.ledger.entries()
-
-
-def read_until(page: Page, words: str, seconds: float = 60.0) -> str:
-    """Look again and again until the page says something; all that it says then."""
-    main = page.locator("main")
-    for _ in range(int(2 * seconds)):
-        if words in main.inner_text():
-            return main.inner_text()
-        page.wait_for_timeout(500)
-        page.reload()
-    raise AssertionError(f"the page never said {words!r}: {main.inner_text()}")
 
 
 def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
@@ -169,7 +108,10 @@ def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
         deployment.recommender(shop)
         wait_for(deployment, place.served)
         read_until(page, "connected to")
-        with living(others, invitation, (shop / "roster.json").read_bytes()):
+        for store in others:
+            join(store, invitation)
+            pin_roster(store, (shop / "roster.json").read_bytes())
+        with answering(others, invitation.address, invitation.authority.encode()):
             hdpmf("recommender", "run", shop, "--method", "hdp-sum", "--minimum", OTHERS + 1)
             page.goto(f"{served.origin}/leaves")
             told = read_until(page, "Somebody asks")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,14 +13,12 @@ pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
 from browsing import Heard, settle
-from clubs import hdpmf
+from clubs import answering, hdpmf
 from playwright.sync_api import Page, expect
 from served_pages import enter, operator_page
 
-from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.card import card_of, new_device
 from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
 from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.federation.population import deal
 from hdpmf.privacy import PrivacyWeights
@@ -32,8 +27,6 @@ from hdpmf.ratings import synthetic_world
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.settings import Pace
 from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.keys import NodeKey
 
 PAGES = ("overview", "runs", "devices", "model", "knowledge")
 DEVICES = 5
@@ -50,26 +43,6 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
         )
         for file in (folder, *folder.rglob("*"))
     }
-
-
-@contextmanager
-def connected(stores: list[DeviceStore], folder: ServiceFolder) -> Iterator[None]:
-    """The devices, each answering as it does in ``hdpmf device join``."""
-    stop = threading.Event()
-    address = f"localhost:{folder.config.port}"
-    authority = (folder.transport_folder / "tls" / "authority.pem").read_bytes()
-    threads = []
-    for store in stores:
-        agent, key = DeviceAgent(store, recommender=address), NodeKey.from_bytes(store.get("node-key") or b"")
-        device = FlowerDevice(address, authority, key)
-        threads.append(threading.Thread(target=device.serve, args=(agent.answer, stop), daemon=True))
-        threads[-1].start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(30)
 
 
 def test_it_follows_a_recommender_that_serves_and_changes_nothing(page: Page, heard: Heard, tmp_path: Path):
@@ -111,7 +84,8 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(page: Page, he
         assert "There is no model yet" in show("model")
 
         # After it: the very numbers of the run's summary.
-        with connected(stores, folder):
+        authority = (folder.transport_folder / "tls" / "authority.pem").read_bytes()
+        with answering(stores, f"localhost:{folder.config.port}", authority):
             show.until("runs", "done", seconds=120)
         (number,) = folder.runs()
         summary = folder.summary(number)

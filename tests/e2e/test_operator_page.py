@@ -59,14 +59,6 @@ def served(town: Town) -> Iterator[ServedPage]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def inside(chromium: Browser, served: ServedPage) -> StorageState:
-    """The cookie of the browser that has used the link."""
-    with chromium.new_context() as context:
-        enter(context.new_page(), served)
-        return context.storage_state()
-
-
 @pytest.fixture
 def context(new_context: Callable[..., BrowserContext], inside: StorageState) -> BrowserContext:
     return new_context(storage_state=inside)

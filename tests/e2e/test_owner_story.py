@@ -15,7 +15,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, leading_to, settle
+from browsing import Heard, leading_to, read_until, settle
 from clubs import OTHERS, PERIOD, SECOND, TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
 from playwright.sync_api import Locator, Page, expect
 from served_pages import ServedPage, enter, owner_page, pictures
@@ -79,7 +79,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         invitation = invite(shop, port, [card, *(card_of(store) for store in others)], pair)
         pair.start(LEADER, HELPER)
         pair.deployment.recommender(shop)
-        wait_for(pair, place.served, 60)
+        wait_for(pair.deployment, place.served, 60)
 
         # Joining: nothing before the digests were compared.
         form = page.locator("form[data-action='/recommenders/look']")
@@ -96,12 +96,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         with living(others, invitation):
             hdpmf("recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18)
             page.goto(f"{served.origin}/leaves")
-            for _ in range(60):
-                if "Somebody asks" in main.inner_text():
-                    break
-                page.wait_for_timeout(500)
-                page.reload()
-            told = main.inner_text()
+            told = read_until(page, "Somebody asks", 30)
             assert "The Quiet Harbour" in told
             assert "10 of your ratings would take part" in told
             assert "Sums are over 18 people at least." in told
@@ -112,8 +107,8 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             pictures(page, served, "leaves")
             with leading_to(page, "/leaves"):
                 page.locator("button[value=once]").click()
-            wait_for(pair, lambda: any(entry.action == "sent" for entry in entries_of(mine)), 100)
-            wait_for(pair, lambda: any(entry.action == "received" for entry in entries_of(mine)), 150)
+            wait_for(pair.deployment, lambda: any(entry.action == "sent" for entry in entries_of(mine)), 100)
+            wait_for(pair.deployment, lambda: any(entry.action == "received" for entry in entries_of(mine)), 150)
 
         # The list, made here; what was sent; what is left.
         page.goto(f"{served.origin}/for-you")

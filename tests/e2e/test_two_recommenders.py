@@ -51,7 +51,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
         for name in CLUBS:
             pair.deployment.start(name, "hdpmf", "recommender", "serve", str(tmp_path / name))
         for name in CLUBS:
-            wait_for(pair, ServiceFolder(tmp_path / name).served, 60)
+            wait_for(pair.deployment, ServiceFolder(tmp_path / name).served, 60)
 
         # Both are joined; each brings its items, and item 1 is rated with each.
         enter(page, served)
@@ -63,7 +63,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
                 form.locator("button").click()
             with leading_to(page, "/recommenders"):
                 page.locator("button[value=yes]").click()
-        wait_for(pair, lambda: all(_items_at(mine, place) for place in (1, 2)), 60)
+        wait_for(pair.deployment, lambda: all(_items_at(mine, place) for place in (1, 2)), 60)
         for place, (name, article) in enumerate(CLUBS.items()):
             page.goto(f"{served.origin}/rate")
             with leading_to(page, "/rate"):
@@ -84,7 +84,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
         def received() -> set[str]:
             return {entry.recommender for entry in entries_of(mine) if entry.action == "received"}
 
-        wait_for(pair, lambda: len(received()) == 2, 200)
+        wait_for(pair.deployment, lambda: len(received()) == 2, 200)
         for name, article in CLUBS.items():
             page.goto(f"{served.origin}/for-you")
             with leading_to(page, "/for-you"):
