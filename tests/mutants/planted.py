@@ -149,7 +149,7 @@ PLANTED = (
             "last = kept.get(self._recommender)", "last = next(iter(kept.values()), None)", (_PLANS,)),
     Planted("what a leader said before it took a report is not on receipts", "device/uploading.py",
             "leader_answered(self.store, state.run, *answer, last=False)", "pass", (_RECEIPTS,)),
-    Planted("a report beyond the limit counts each time", "device/leaving.py", "elif last:", "else:", (_RECEIPTS,)),
-    Planted("keys that changed in a run are not on receipts", "device/leaving.py",
+    Planted("a report beyond the limit counts each time", "device/left_bytes.py", "elif last:", "else:", (_RECEIPTS,)),
+    Planted("keys that changed in a run are not on receipts", "device/left_bytes.py",
             "if device not in known.devices:", "if False:", (_RECEIPTS,)),
 )  # fmt: skip

@@ -116,7 +116,7 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
 
 PLAIN = {
     "device.consent.Asked", "device.consent.Consent", "device.joined.Joined",
-    "device.leaving.LeftInRun", "device.leaving.Piece", "device.ledger.Entry", "device.local_model.LocalModel",
+    "device.left_bytes.LeftInRun", "device.left_bytes.Piece", "device.ledger.Entry", "device.local_model.LocalModel",
     "device.moved.Moved", "device.old_joined.JoinedBefore", "device.plans.Drawn",
     "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
     "device.refusals.KeptRefusals", "device.refusals.Refused", "device.report_state.Counted",

@@ -15,7 +15,7 @@ from hdpmf.device.consent import Asked, require_consent
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.inbox import check_number, opened, terms_in
 from hdpmf.device.last_model import LastModel
-from hdpmf.device.leaving import message_leaves
+from hdpmf.device.left_bytes import message_leaves
 from hdpmf.device.local_model import LocalModel
 from hdpmf.device.outbox import pack, refusal, request_tag, sealed, unpack
 from hdpmf.device.paying import charge, check_policy

@@ -141,13 +141,12 @@ def remember(store: DeviceStore, address: str) -> None:
         _trust_all(store)
 
 
-def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Joined:
+def join(store: DeviceStore, invitation: Invitation) -> Joined:
     """Join the recommender of an invitation whose digest the owner has compared.
 
     Args:
         store: The device. Its policy trusts the two servers from now on, if there are any.
         invitation: What the recommender says.
-        new: It may have another authority or other servers than when it was joined before.
 
     Raises:
         ConfigError: It was joined before, with another authority or other servers.
@@ -158,7 +157,7 @@ def join(store: DeviceStore, invitation: Invitation, *, new: bool = False) -> Jo
         known = {each.address: each for each in ever_joined(store)}
         before = known.get(address)
         place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)
-        if before is not None and not before.left and not new:
+        if before is not None and not before.left:
             same_authority = _covers(place.get("authority") or b"", authority)
             if not same_authority or invitation.servers not in (None, pinned_servers(place)):
                 raise ConfigError(

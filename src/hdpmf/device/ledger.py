@@ -23,6 +23,7 @@ from hdpmf.device.rated import RatedItems
 from hdpmf.device.vault import TAG_BYTES, Vault
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.methods import Status
+from hdpmf.protocol.addresses import HTTPS, plain_address
 
 if TYPE_CHECKING:
     from hdpmf.privacy.weights import PrivacyWeights
@@ -386,7 +387,7 @@ def _tags(tags: list[bytes]) -> np.ndarray:
 
 def _host(recommender: str) -> str:
     """A recommender, whether it is reached for masks (HOST:PORT) or for two servers (https://HOST:PORT)."""
-    return recommender.removeprefix("https://").rstrip("/").lower()
+    return plain_address(recommender).removeprefix(HTTPS)
 
 
 def _keys(column: np.ndarray) -> list[bytes]:

@@ -38,10 +38,7 @@ def read_moved(values: NamedValues) -> Moved | None:
 
 def write_moved(values: NamedValues, moved: Moved | None) -> None:
     """Put the mark into a file, or take it out."""
-    if moved is None:
-        values.drop(_MOVED)
-    else:
-        values.set(_MOVED, msgspec.msgpack.encode(moved))
+    values.set(_MOVED, None if moved is None else msgspec.msgpack.encode(moved))
 
 
 def refuse_moved(path: Path, moved: Moved | None) -> None:

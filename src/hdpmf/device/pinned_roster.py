@@ -12,7 +12,7 @@ from hdpmf.errors import ProtocolError
 _ROSTER = "roster"
 
 
-class PinnedDevices:
+class RosterPin:
     """The roster that is pinned at a place.
 
     Args:

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.device.history import cost_of, entries_by_run, reveals
-from hdpmf.device.leaving import LeftInRun, left_in
 from hdpmf.device.ledger import Entry, utc_now
+from hdpmf.device.left_bytes import LeftInRun, left_in
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, made_by_newer
 from hdpmf.methods import method_named

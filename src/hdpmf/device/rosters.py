@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.protocol.enrolled import Enrolled
@@ -12,6 +14,14 @@ _DIGEST = "roster-digest"
 def pinned_digest(store: DeviceStore) -> str:
     """What people compare of the pinned roster; empty where none is pinned."""
     return (store.get(_DIGEST) or b"").decode()
+
+
+def roster_fields(store: DeviceStore) -> dict[str, Any] | None:
+    """The pinned roster, for the owner; None where none is pinned."""
+    roster = store.roster
+    if roster is None:
+        return None
+    return {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
 
 
 def look_at_roster(store: DeviceStore, data: bytes) -> Enrolled:

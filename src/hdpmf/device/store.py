@@ -24,8 +24,8 @@ from hdpmf.device.database import Database
 from hdpmf.device.ledger import Ledger
 from hdpmf.device.moved import Moved, read_moved, refuse_moved, write_moved
 from hdpmf.device.named_values import FIRST, NamedValues, at_place, read_header, write_header
-from hdpmf.device.pinned_devices import PinnedDevices
 from hdpmf.device.pinned_items import PinnedItems, add_place, places_of, set_scale
+from hdpmf.device.pinned_roster import RosterPin
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedCatalogue, PinnedRoster
 from hdpmf.device.rated import ME, RatedItems, RatedTable, Record
@@ -69,7 +69,7 @@ class DeviceStore:
         self.place = FIRST
         self._views = {FIRST: self}  # one for each place, which all of them share
         self._items = PinnedItems(database, self._values)
-        self._devices = PinnedDevices(database, self._values)
+        self._roster = RosterPin(database, self._values)
         self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
 
     @classmethod
@@ -197,7 +197,7 @@ class DeviceStore:
             view = self._views[place] = copy(self)
             view.place, view._table = place, None
             view._items = PinnedItems(self._database, self._values, place)
-            view._devices = PinnedDevices(self._database, self._values, place)
+            view._roster = RosterPin(self._database, self._values, place)
         return self._views[place]
 
     @property
@@ -321,12 +321,12 @@ class DeviceStore:
             SecureSumError: It is no roster, or this device is not on it.
             ProtocolError: It says something else about this device than this device does.
         """
-        return self._devices.pin(keys, users, self.identity.public, self.users)
+        return self._roster.pin(keys, users, self.identity.public, self.users)
 
     @property
     def roster(self) -> PinnedRoster | None:
         """The pinned roster."""
-        return self._devices.now
+        return self._roster.now
 
     def get(self, key: str) -> bytes | None:
         """A small thing that was put here."""
@@ -373,7 +373,7 @@ class DeviceStore:
         """Take all that is here of this place's recommender out of the file. Ratings and the ledger stay."""
         with self.transaction():
             self._items.forget()
-            self._devices.forget()
+            self._roster.forget()
             self._values.drop(*map(self._name_of, _OF_A_PLACE))
         self._database.shred()
 

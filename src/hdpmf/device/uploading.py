@@ -16,8 +16,8 @@ import numpy as np
 from hdpmf.dap import REPORTS_PATH, id_to_text
 from hdpmf.device.declined import DeclinedError
 from hdpmf.device.facts import kept_facts
-from hdpmf.device.leaving import leader_answered, report_leaves
 from hdpmf.device.ledger import Action, Entry
+from hdpmf.device.left_bytes import leader_answered, report_leaves
 from hdpmf.device.paying import agreed_words, charge, choose, entry_of, taking_part, who_paid
 from hdpmf.device.public_index import Door
 from hdpmf.device.report_state import Counted, ReportBook, TaskState

@@ -11,7 +11,7 @@ from hdpmf.device.card import card_of
 from hdpmf.device.joined import Joined, ever_joined, forget, join, joined, leave, pause, with_catalogue
 from hdpmf.device.local_model import kept_model
 from hdpmf.device.pair import pinned_servers
-from hdpmf.device.rosters import look_at_roster, pin_roster, pinned_digest
+from hdpmf.device.rosters import look_at_roster, pin_roster, pinned_digest, roster_fields
 from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.page.visit import Visit, short
@@ -53,16 +53,14 @@ def recommenders_page(visit: Visit) -> dict[str, Any]:
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
     """A recommender, and what is here of it. Items that others have, too, are rated once and paid for once."""
     pair = pinned_servers(store) if known.two_servers else None
-    items, model, roster = store.pinned_catalogue, kept_model(store), store.roster
+    items, model = store.pinned_catalogue, kept_model(store)
     others = (each for each, place in with_catalogue(store) if each != known and place.shelf == store.shelf)
     return {
         "address": known.address,
         "since": known.since,
         "paused": known.paused,
         "masks": not known.two_servers,
-        "roster": None
-        if roster is None
-        else {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store)},
+        "roster": roster_fields(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
         "runs": len({entry.run for entry in store.ledger.entries() if entry.recommender == known.address}),

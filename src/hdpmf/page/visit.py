@@ -15,6 +15,7 @@ from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
 from hdpmf.page.owner import Owner
 from hdpmf.protocol import CatalogueTable
+from hdpmf.protocol.addresses import HTTPS
 from hdpmf.web.sessions import BrowserSession
 from hdpmf.web.wording import Wording
 
@@ -112,7 +113,7 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
 
 def short(address: str) -> str:
     """A recommender as people speak of it."""
-    return address.removeprefix("https://")
+    return address.removeprefix(HTTPS)
 
 
 def levels(shown: PinnedCatalogue) -> list[float]:

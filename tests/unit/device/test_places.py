@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.dap.hpke import KeyPair
 from hdpmf.device.consent import give_answer, pending
 from hdpmf.device.for_you import for_you, hide
 from hdpmf.device.history import budgets
 from hdpmf.device.joined import (
     at_recommender,
-    ever_joined,
     forget,
     join,
     joined,
@@ -26,7 +24,6 @@ from hdpmf.device.joined import (
     with_catalogue,
 )
 from hdpmf.device.local_model import kept_model
-from hdpmf.device.old_joined import JoinedBefore
 from hdpmf.device.pair import pinned_servers
 from hdpmf.device.policy import Policy
 from hdpmf.device.public import PinnedCatalogue
@@ -38,19 +35,11 @@ from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.protocol import CatalogueTable, encode
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.servers import Servers
 from hdpmf.protocol.versions import next_version, signed_first
 from hdpmf.secure_sum import DeviceIdentity
 
-from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, server, survey, table
-
-TITLES = tuple(f"Film {place}" for place in range(N_ITEMS))
-FILMS = table(titles=TITLES)
-BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
-MORE_FILMS = msgspec.structs.replace(FILMS, ids=(*FILMS.ids, "item 99"), titles=(*TITLES, "Film 99"))
-OTHERS = Servers(leader=SERVERS.leader, helper=server("Others", KeyPair(4, bytes(range(3, 35))), "d"))
-FIRST = Invitation(address="https://films.example:9443", servers=SERVERS)
-SECOND = Invitation(address="https://books.example:9443", servers=OTHERS)
+from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
+from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
 
 
 @pytest.fixture
@@ -279,79 +268,6 @@ def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_mov
     assert [known.place for known in joined(store)] == [1, 2, 3]
 
 
-def test_recommenders_of_version_0_2_0_get_their_places(tmp_path: Path):
-    with DeviceStore.create(tmp_path / "old.sqlite") as store:
-        store.rate("item 00", 4.0)
-        store.pin_catalogue(FILMS)
-        old = [
-            JoinedBefore(address=FIRST.address, authority=b"", servers=SERVERS, since="2026-11-15"),
-            JoinedBefore(address=SECOND.address, servers=OTHERS, paused=True),
-        ]
-        store.put("recommenders", msgspec.msgpack.encode(old))
-        store.put("address", SECOND.address.encode())
-        found = ever_joined(store)
-        assert [(known.address, known.place, known.paused) for known in found] == [
-            (FIRST.address, 1, False),
-            (SECOND.address, 2, True),
-        ]
-        assert [pinned_servers(store.at(known.place)) for known in found] == [SERVERS, OTHERS]
-        assert [len(store.at(known.place).ratings()) for known in found] == [1, 1]
-        assert ever_joined(store) == found
-        assert store.places == range(1, 3)
-
-
-def before_places(store: DeviceStore, *old: JoinedBefore, last: str = "") -> dict[str, DeviceStore]:
-    """Each recommender of version 0.2.0 at its place."""
-    store.put("recommenders", msgspec.msgpack.encode(old))
-    if last:
-        store.put("address", last.encode())
-    return {known.address: store.at(known.place) for known in ever_joined(store)}
-
-
-def test_an_authority_that_followed_in_version_0_2_0_is_at_its_recommenders_place():
-    with DeviceStore.create(":memory:") as store:
-        store.put("authority", b"the one that followed")
-        store.put("authority-changed", b"2026-11-16T10:00:00+00:00")
-        found = before_places(
-            store,
-            JoinedBefore(address=FIRST.address, authority=b"first", servers=SERVERS, since="2026-11-14T10:00:00+00:00"),
-            JoinedBefore(address=SECOND.address, authority=b"one", servers=OTHERS, since="2026-11-15T10:00:00+00:00"),
-            last=SECOND.address,
-        )
-        first, second = found[FIRST.address], found[SECOND.address]
-        assert (first.get("authority"), first.get("authority-changed")) == (b"first", None)
-        assert second.get("authority") == b"the one that followed"
-        assert second.get("authority-changed") == b"2026-11-16T10:00:00+00:00"
-
-
-def test_an_authority_that_was_pinned_since_is_the_one_that_counts():
-    with DeviceStore.create(":memory:") as store:
-        store.put("authority", b"older")
-        store.put("authority-changed", b"2026-11-13T10:00:00+00:00")
-        old = JoinedBefore(address=FIRST.address, authority=b"new", servers=SERVERS, since="2026-11-14T10:00:00+00:00")
-        assert before_places(store, old, last=FIRST.address)[FIRST.address].get("authority") == b"new"
-
-
-def test_a_roster_of_version_0_2_0_goes_to_the_recommender_that_sums_by_masks(tmp_path: Path):
-    with DeviceStore.create(tmp_path / "old.sqlite") as store:
-        keys = [store.identity.public, *(DeviceIdentity.generate().public for _ in range(3))]
-        store.pin_roster(keys, [1] * 4)
-        store.put("roster-digest", b"abcd")
-        masks = JoinedBefore(address="masks.example:9092", authority=b"x")
-        found = before_places(store, JoinedBefore(address=FIRST.address, servers=SERVERS), masks)
-        view = found[masks.address]
-        assert view.roster is not None
-        assert (len(view.roster), view.get("roster-digest")) == (4, b"abcd")
-
-
-def test_whom_the_owner_left_in_version_0_2_0_stays_left():
-    with DeviceStore.create(":memory:") as store:
-        store.pin_catalogue(FILMS)
-        before_places(store, last=FIRST.address)
-        assert joined(store) == []
-        assert [(known.address, known.left) for known in ever_joined(store)] == [(FIRST.address, True)]
-
-
 def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_titles():
     key = DeviceIdentity.generate()
     first = signed_first(table(), key.sign, key.public)
@@ -390,8 +306,10 @@ def test_the_port_of_https_goes_without_saying(store: DeviceStore):
 
 
 def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(store: DeviceStore):
-    remember(store.new_place(), "https://Old.example:443/")
-    known = join(store, Invitation(address="https://old.example", servers=SERVERS), new=True)
+    place = store.new_place()
+    place.put("servers", SERVERS.to_json())
+    remember(place, "https://Old.example:443/")
+    known = join(store, Invitation(address="https://old.example", servers=SERVERS))
     assert (known.address, known.place) == ("https://Old.example:443/", 3)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device import leaving
+from hdpmf.device import left_bytes
 from hdpmf.device.agent import DeviceAgent
 from hdpmf.device.card import new_device
 from hdpmf.device.everything import everything_fields
@@ -165,7 +165,7 @@ def test_both_tasks_of_labels_are_on_one_receipt():
 
 
 def test_a_silo_has_a_piece_for_each_user_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(leaving, "MOST_PIECES", 2)
+    monkeypatch.setattr(left_bytes, "MOST_PIECES", 2)
     store = make_store({}, users=5)
     store.rate("item 02", 4.0, user="somebody")
     world = reported(store, 201, "silent", 201, "silent", 503, 201)

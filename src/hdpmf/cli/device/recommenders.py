@@ -73,16 +73,14 @@ def _at_its_place(store: DeviceStore) -> tuple[Servers | None, dict[str, Any]]:
     """The servers of a recommender, and what is here of it."""
     from hdpmf.device.local_model import kept_model
     from hdpmf.device.pair import pinned_servers
-    from hdpmf.device.rosters import pinned_digest
+    from hdpmf.device.rosters import roster_fields
 
-    items, model, roster = store.pinned_catalogue, kept_model(store), store.roster
+    items, model = store.pinned_catalogue, kept_model(store)
     return pinned_servers(store), {
         "items": None if items is None else len(items.positions),
         "shelf": store.shelf,
         "model": None if model is None else model.run,
-        "roster": None
-        if roster is None
-        else {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store)},
+        "roster": roster_fields(store),
     }
 
 

@@ -53,10 +53,10 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.device.following import authorities_of
     from hdpmf.device.local_model import kept_model
     from hdpmf.device.pair import pinned_servers, trusted
-    from hdpmf.device.rosters import pinned_digest
+    from hdpmf.device.rosters import roster_fields
     from hdpmf.device.run_state import open_runs
 
-    catalogue, roster, model = store.pinned_catalogue, store.roster, kept_model(store)
+    catalogue, model = store.pinned_catalogue, kept_model(store)
     total, name, address = store.ledger.spent_total(), store.get("name"), _address(store)
     servers = pinned_servers(store)
     facts: dict[str, Any] = {
@@ -77,7 +77,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
             "digest": servers.digest,
             "trusted": trusted(store),
         },
-        "roster": None,
+        "roster": roster_fields(store),
         "catalogue": None,
         "budget": None,
         "spent_total": total if math.isfinite(total) else None,
@@ -86,8 +86,6 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "runs_under_way": [run.hex() for run in open_runs(store)] + _task(store, address),
         "model": None if model is None else _model_facts(model),
     }
-    if roster is not None:
-        facts["roster"] = {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
     if catalogue is not None:
         ratings, weights, policy = store.ratings(), store.weights(), store.policy
         left = store.ledger.remaining(ratings, weights, policy)

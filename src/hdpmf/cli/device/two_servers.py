@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from hdpmf.device.store import DeviceStore
     from hdpmf.protocol.invitation import Invitation
 
-_HTTPS = "https://"
-
 
 def by_two_servers(store: DeviceStore, address: str | None) -> bool:
     """Whether the recommender at this address uses two servers."""
-    return address_of(store, address).lower().startswith(_HTTPS)
+    from hdpmf.protocol.addresses import HTTPS, plain_address
+
+    return plain_address(address_of(store, address)).startswith(HTTPS)
 
 
 def refuse_options(given: dict[str, object], kind: str) -> None:

@@ -1,0 +1,19 @@
+"""Two recommenders, of films and of books, that call their items by the same ids."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hdpmf.dap.hpke import KeyPair
+from hdpmf.protocol.invitation import Invitation
+from hdpmf.protocol.servers import Servers
+
+from .reporting_world import N_ITEMS, SERVERS, server, table
+
+TITLES = tuple(f"Film {place}" for place in range(N_ITEMS))
+FILMS = table(titles=TITLES)
+BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
+MORE_FILMS = msgspec.structs.replace(FILMS, ids=(*FILMS.ids, "item 99"), titles=(*TITLES, "Film 99"))
+OTHERS = Servers(leader=SERVERS.leader, helper=server("Others", KeyPair(4, bytes(range(3, 35))), "d"))
+FIRST = Invitation(address="https://films.example:9443", servers=SERVERS)
+SECOND = Invitation(address="https://books.example:9443", servers=OTHERS)
