@@ -22,8 +22,8 @@ from hdpmf.transport.http_limits import (
     HttpLimits,
     LimitedServer,
     allow_connections,
-    server_context,
 )
+from hdpmf.transport.tls import server_context
 from hdpmf.transport.web_server import settings
 
 _IDLE_SECONDS = 15

@@ -261,20 +261,6 @@ class LimitedServer(WebServer):
         return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
-def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """TLS of a server whose callers come once: nothing to resume, and nothing to know them by.
-
-    Args:
-        certificate: File.
-        key: File.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.num_tickets = 0
-    context.load_cert_chain(certificate, key)
-    return context
-
-
 def allow_connections(wanted: int) -> None:
     """Each takes a file descriptor."""
     allow_open_files(wanted + 256)

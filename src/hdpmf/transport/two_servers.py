@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Self
 
 import msgspec
@@ -24,17 +23,16 @@ from hdpmf.errors import ConfigError, DapError, TransportError
 from hdpmf.protocol.servers import Server, Servers
 from hdpmf.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
 from hdpmf.protocol.task import MAX_ENTRIES, task_id
-from hdpmf.transport.extras import needs
+from hdpmf.transport.https import HttpsAnswer, HttpsClient
 from hdpmf.transport.parties import PartyKey
 
-with needs("httpx"):
-    import httpx
-
-CONNECT_SECONDS, ANSWER_SECONDS = 15.0, 60.0
+ANSWER_SECONDS = 60.0
+"""Seconds that a connection, or a part of an answer, may take."""
+KEEP_SECONDS = 10.0
+"""Seconds that an idle connection is kept; the servers end it after 15."""
 MAX_ANSWER = 2 * (16 * MAX_ENTRIES + (1 << 20))
 """Bytes of an answer: two shares of the largest sum, in the larger field."""
 
-_MAX_PROBLEM = 64 << 10
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 """Answers after which the same again may do."""
 
@@ -74,7 +72,7 @@ class TwoServers:
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """As in ``SumServers``."""
         status, kind, body = self._leader.ask("POST", _job_path(task_id, job_id))
-        if status == httpx.codes.ACCEPTED:
+        if status == HTTPStatus.ACCEPTED:
             return None
         if kind != MEDIA_TYPES[Collection]:
             raise DapError("the leader gave something that is no sum")
@@ -86,78 +84,41 @@ class _Door:
 
     def __init__(self, card: Server, party: PartyKey) -> None:
         self._card = card
-        self._client = httpx.Client(
-            verify=_trust(card),
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            follow_redirects=False,
-            trust_env=False,
-            headers={
-                "accept-encoding": "identity",
-                "authorization": f"Bearer {party.token(card.identity, to=card.identity)}",
-            },
-        )
+        self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
+        try:
+            self._client = HttpsClient(
+                f"the server of {card.organisation!r}", card.authority, timeout=ANSWER_SECONDS, keep=KEEP_SECONDS
+            )
+        except ConfigError as error:
+            raise ConfigError(f"the card of {card.organisation!r}: {error}") from None
 
     def close(self) -> None:
         self._client.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> tuple[int, str, bytes]:
-        """Status, media type and body of the answer; a refusal is an error."""
-        headers = {} if media_type is None else {"content-type": media_type}
-        url = self._card.endpoint(path)
-        with self._said_plainly(), self._client.stream(method, url, content=body, headers=headers) as answer:
-            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-            whole = answer.is_success
-            data = _bounded(answer, MAX_ANSWER if whole else _MAX_PROBLEM)
-            if not whole:
-                raise self._refusal(answer.status_code, kind, data)
-            return answer.status_code, kind, data
+        """Return status, media type and body of the answer; a refusal is an error."""
+        headers = {"authorization": self._authorization}
+        if media_type is not None:
+            headers["content-type"] = media_type
+        answer = self._client.request(method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body)
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer)
+        return answer.status, answer.media_type, answer.body
 
-    def _refusal(self, status: int, kind: str, data: bytes) -> Exception:
+    def _refusal(self, answer: HttpsAnswer) -> Exception:
         name = self._card.organisation
-        if status in _LATER:
-            return TransportError(f"the server of {name!r} cannot do it at the moment (status {status})")
-        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        if answer.status in _LATER:
+            return TransportError(f"the server of {name!r} cannot do it at the moment (status {answer.status})")
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return DapError(f"the server of {name!r} does not know this recommender", Problem.UNAUTHORIZED_REQUEST)
-        if kind != PROBLEM_MEDIA_TYPE:
-            return DapError(f"the server of {name!r} refused with status {status}")
+        if answer.media_type != PROBLEM_MEDIA_TYPE:
+            return DapError(f"the server of {name!r} refused with status {answer.status}")
         try:
-            details: Any = msgspec.json.decode(data)
+            details: Any = msgspec.json.decode(answer.body)
         except msgspec.MsgspecError:
             details = None
         error = problem_from_details(details)
         return DapError(f"the server of {name!r}: {error}", error.kind)
-
-    @contextmanager
-    def _said_plainly(self) -> Iterator[None]:
-        try:
-            yield
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            name, cause = self._card.organisation, f"{type(error).__name__}: {error}"
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise TransportError(
-                    f"the certificate of the server of {name!r} is not from the authority on its card, or not for its "
-                    f"address ({cause})"
-                ) from error
-            raise TransportError(f"the server of {name!r} cannot be reached ({cause})") from error
-
-
-def _trust(card: Server) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cadata=card.authority or None)
-    except (ssl.SSLError, ValueError):
-        raise ConfigError(f"the authority on the card of {card.organisation!r} is no certificate (PEM)") from None
-
-
-def _bounded(answer: httpx.Response, most: int) -> bytes:
-    """The body, of which no more is read than it may have."""
-    if answer.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.DecodingError("compressed answers are not read", request=answer.request)
-    body = bytearray()
-    for part in answer.iter_raw():
-        body += part
-        if len(body) > most:
-            raise httpx.ReadError(f"the answer is longer than {most:,} bytes", request=answer.request)
-    return bytes(body)
 
 
 def _job_path(task_id: bytes, job_id: bytes) -> str:

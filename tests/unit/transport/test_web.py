@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import ssl
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import pytest
 from hdpmf.errors import ConfigError, StorageError, TransportError
 from hdpmf.protocol.addresses import check_folder_address
 from hdpmf.protocol.servers import Server
-from hdpmf.transport import web
 from hdpmf.transport.certificates import ensure_certificates
 from hdpmf.transport.web import WebDoor
 
@@ -71,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
                         threading.Event().wait(0.05)
                 except OSError:
                     pass
+            case "packed":
+                self._say(200, gzip.compress(bytes(10_000_000)), content_encoding="gzip")
             case _:
                 self._say(404)
 
@@ -119,7 +121,9 @@ def test_files_come_once(door: WebDoor) -> None:
     assert Handler.asked[0][2].get("accept-encoding") == "identity"  # nothing is unpacked here
 
 
-@pytest.mark.parametrize("name", ["elsewhere", "large", "endless", "absent", "../file", "a/b", "", "file?x", "https:"])
+@pytest.mark.parametrize(
+    "name", ["elsewhere", "large", "endless", "packed", "absent", "../file", "a/b", "", "file?x", "https:"]
+)
 def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) -> None:
     with pytest.raises(TransportError):
         door.fetch(name, 1000)
@@ -127,7 +131,7 @@ def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) 
 
 
 def test_a_file_that_drips_ends(door: WebDoor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LONGEST", 0.3)
+    monkeypatch.setattr(door._client, "_deadline", 0.3)
     with pytest.raises(TransportError):
         door.fetch("dripping", 1000)
 
