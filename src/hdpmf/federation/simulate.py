@@ -25,10 +25,11 @@ from hdpmf.public.lists import ListModel
 from hdpmf.ratings import Ratings
 from hdpmf.recommender import Catalogue
 from hdpmf.secure_sum.roster import MIN_DEVICES
+from hdpmf.service.aggregation.direct import Direct
+from hdpmf.service.aggregation.masks import Masks
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.run import FederatedRun, no_log
-from hdpmf.service.service import conduct
+from hdpmf.service.run import Run, no_log
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard import Devices
 
@@ -160,16 +161,17 @@ def simulate(
         else:
             if settings.view == "sums":
                 simulated.pin_roster(simulated.cards)
-            run = FederatedRun(
+            kind = Masks if settings.view == "sums" else Direct
+            run = Run(
                 settings=settings,
                 table=table,
                 enrolled=enrolled,
-                transport=simulated.network,
+                aggregation=kind(simulated.network),
                 pace=_PACE,
                 metrics=metrics,
                 log=log,
             )
-            outcome = conduct(run, draws=SeededNoise(seed, _RECOMMENDER_STREAM))
+            outcome = run.conduct(draws=SeededNoise(seed, _RECOMMENDER_STREAM))
         vectors = simulated.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)

@@ -23,12 +23,11 @@ from hdpmf.protocol import CatalogueTable, Task, decode, encode
 from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.servers import Server, Servers
 from hdpmf.protocol.task import task_id
+from hdpmf.service.aggregation.two_servers import TwoServers
 from hdpmf.service.collector_keys import CollectorKeys
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.periods import PeriodRun
-from hdpmf.service.run import no_log
-from hdpmf.service.service import conduct_periods
+from hdpmf.service.run import Run, no_log
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport.parties import PartyKey
 from hdpmf.transport.summing import ServersHere
@@ -130,21 +129,18 @@ def run_with_two_servers(
         def sleep(seconds: float) -> None:
             pair.now += max(seconds, 1.0)
 
-        run = PeriodRun(
+        keys = CollectorKeys.generate("simulation")
+        run = Run(
             settings=settings,
             table=table,
             enrolled=enrolled,
-            servers=pair.servers,
-            keys=CollectorKeys.generate("simulation"),
-            door=pair.door,
-            publish=publish,
+            aggregation=TwoServers(pair.servers, keys, pair.door, publish=publish, clock=lambda: pair.now),
             pace=Pace(gather=0.0, attempts=1, pause=0.0),
             metrics=metrics,
             log=log,
             sleep=sleep,
-            clock=lambda: pair.now,
         )
-        return conduct_periods(run)
+        return run.conduct()
 
 
 def _index(table: CatalogueTable, task: bytes) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hdpmf.protocol import AnyCatalogue, Plan, Round, encode
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.public.model import PublicModel
-from hdpmf.service.channel import RunChannel
+from hdpmf.service.aggregation.channel import RunChannel
 from hdpmf.service.survey import facts_number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,10 +15,11 @@ from hdpmf.protocol.versions import number_of
 from hdpmf.public.model import PublicModel
 from hdpmf.recommender.one_round import Answer
 from hdpmf.recommender.runs import Answered
-from hdpmf.service.periods import PeriodRun
-from hdpmf.service.run import FederatedRun
 from hdpmf.service.run_files import kept
 from hdpmf.service.statement import Statement, state
+
+if TYPE_CHECKING:
+    from hdpmf.service.run import Run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,7 +41,7 @@ class RunOutcome:
 
 
 def outcome_of(
-    run: FederatedRun | PeriodRun,
+    run: Run,
     numbers: Round | ItemFacts,
     plan: Plan | Survey,
     answer: Answer | None,
@@ -100,10 +101,10 @@ def outcome_of(
     return RunOutcome(run.id, model, statement, answer, summary)
 
 
-def _who(run: FederatedRun | PeriodRun) -> dict[str, Any]:
+def _who(run: Run) -> dict[str, Any]:
     """Who took part. With two servers the recommender knows how many reports came, not whose."""
-    if isinstance(run, PeriodRun):
+    if run.settings.view == "two-servers":
         names = [task_id(period.document).hex() for period in run.checkpoint.periods]
-        return {"devices": None, "users": run.users, "tasks": names}
+        return {"devices": None, "users": run.checkpoint.users[-1], "tasks": names}
     members = run.checkpoint.members
     return {"devices": len(members), "users": run.enrolled.count_users(members)}

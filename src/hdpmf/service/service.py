@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
 
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.protocol import DeviceCard, ItemFacts, Plan, Round, Survey
+from hdpmf.protocol import DeviceCard
 from hdpmf.protocol.catalogue import known_items
 from hdpmf.protocol.enrolled import Enrolled
 from hdpmf.protocol.federation import RUN_BYTES
 from hdpmf.protocol.versions import number_of
-from hdpmf.recommender.one_round import Answer
-from hdpmf.recommender.recommender import Draws
 from hdpmf.recommender.runs import Answered
-from hdpmf.service.channel import RunChannel
+from hdpmf.service.aggregation import Aggregation
+from hdpmf.service.aggregation.channel import RunChannel
+from hdpmf.service.aggregation.direct import Direct
+from hdpmf.service.aggregation.masks import Masks
+from hdpmf.service.aggregation.two_servers import TwoServers
 from hdpmf.service.collector_keys import load_keys, pinned_servers
 from hdpmf.service.delivery import hand_out
-from hdpmf.service.draws import SystemDraws
 from hdpmf.service.folder import RunRecord, ServiceFolder
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.on_roster import OnRoster
-from hdpmf.service.outcome import RunOutcome, outcome_of
-from hdpmf.service.periods import PeriodRun
+from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.publish import PublicFiles
 from hdpmf.service.released import answered
-from hdpmf.service.run import FederatedRun, no_log
+from hdpmf.service.run import Run, no_log
 from hdpmf.service.settings import RunSettings
-from hdpmf.service.survey import SurveyRun
-from hdpmf.service.training import TrainingRun
 from hdpmf.transport import RecommenderTransport
 from hdpmf.transport.summing import SumServers
 
@@ -41,37 +39,6 @@ CARRIES = 200
 BRIEF = 5.0
 """Seconds that a device which takes no part in a run has for an answer, while others wait for it."""
 _BESIDE = 64  # so many of them at most between two exchanges
-
-
-def conduct(
-    run: FederatedRun,
-    *,
-    earlier: Sequence[Answered] = (),
-    draws: Draws | None = None,
-) -> RunOutcome:
-    """One run from its first message to its result, or on from where its files say that it was.
-
-    ``earlier`` is what came of the same survey in other runs. Without ``draws`` the operating system draws.
-    """
-    before = (run.metrics.bytes_in, run.metrics.bytes_out)
-    numbers: Round | ItemFacts
-    answer: Answer | None = None
-    # A survey refuses what nobody should be asked.
-    survey = SurveyRun(run, earlier) if run.settings.one_round else None
-    run.gather()
-    if survey is not None:
-        answer, numbers = survey.conduct()
-        plan: Plan | Survey = survey.survey
-    else:
-        training = TrainingRun(run, SystemDraws() if draws is None else draws)
-        numbers, plan = training.conduct(), training.plan
-    return outcome_of(run, numbers, plan, answer, earlier=earlier, traffic=before)
-
-
-def conduct_periods(run: PeriodRun, *, earlier: Sequence[Answered] = ()) -> RunOutcome:
-    """One run with two servers, from its task to its result, or on from where its files say that it was."""
-    answer, facts = run.conduct(earlier)
-    return outcome_of(run, facts, run.survey, answer, earlier=earlier)
 
 
 class Service:
@@ -178,10 +145,7 @@ class Service:
         record = self.folder.record(run)
         earlier = [self.answered(bytes.fromhex(name)) for name in record.earlier]
         try:
-            if record.settings.view == "two-servers":
-                outcome = conduct_periods(self._periods(run, record), earlier=earlier)
-            else:
-                outcome = conduct(self._federated(run, record), earlier=earlier)
+            outcome = self._run(run, record).conduct(earlier=earlier)
         except FederationError:
             self.write_state()  # with the reasons why devices refused
             raise
@@ -191,12 +155,12 @@ class Service:
         self.write_state()
         return outcome
 
-    def _federated(self, run: bytes, record: RunRecord) -> FederatedRun:
-        return FederatedRun(
+    def _run(self, run: bytes, record: RunRecord) -> Run:
+        return Run(
             settings=record.settings,
             table=self.folder.items_of(run),
             enrolled=Enrolled(record.devices),
-            transport=self._transport,
+            aggregation=self._aggregation(record.settings),
             id=run,
             only=frozenset(record.cohort),
             files=self.folder.run_files(run),
@@ -204,29 +168,18 @@ class Service:
             metrics=self.metrics,
             log=self._log,
             sleep=self._sleep,
-            meanwhile=partial(self._serve_others, set()),
         )
 
-    def _periods(self, run: bytes, record: RunRecord) -> PeriodRun:
+    def _aggregation(self, settings: RunSettings) -> Aggregation:
+        """Return the way in which a run with these settings collects contributions."""
+        if settings.view != "two-servers":
+            kind = Masks if settings.view == "sums" else Direct
+            return kind(self._transport, meanwhile=partial(self._serve_others, set()))
         pinned = pinned_servers(self.folder.path)
         if pinned is None or self._servers is None:
             raise ConfigError("no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json")
-        return PeriodRun(
-            settings=record.settings,
-            table=self.folder.items_of(run),
-            enrolled=Enrolled(record.devices),
-            servers=pinned,
-            keys=load_keys(self.folder.path, self.folder.config.name),
-            door=self._servers,
-            publish=self.publish,
-            id=run,
-            files=self.folder.run_files(run),
-            pace=self.folder.config.pace,
-            metrics=self.metrics,
-            log=self._log,
-            sleep=self._sleep,
-            clock=self._clock,
-        )
+        keys = load_keys(self.folder.path, self.folder.config.name)
+        return TwoServers(pinned, keys, self._servers, publish=self.publish, clock=self._clock)
 
     def publish(self, task: bytes | None = None) -> None:
         """Show devices the task under way, and the last result."""

@@ -1,14 +1,14 @@
 """A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
 
-With taste labels there are two sums: of the survey (job 0) and, once devices know by what to draw labels, of the
-grouping (job 1). The facts come in the message after the last job's. Bits are a data set that the recommender keeps; a
-model for lists is trained on it and follows the facts.
+With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the grouping. The facts
+come in the message after the last job's. Bits are a data set that the recommender keeps; a model for lists is trained
+on it and follows the facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,9 +39,13 @@ from hdpmf.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.recommender.possible import possible
 from hdpmf.recommender.release import Release, joined
 from hdpmf.recommender.runs import Answered
-from hdpmf.service.run import FederatedRun
+from hdpmf.service.aggregation import Collected, Job, Summation, Tally
 from hdpmf.service.run_files import Checkpoint, kept
-from hdpmf.service.sums import sum_when_ready
+
+if TYPE_CHECKING:
+    from hdpmf.service.run import Run
+
+T = TypeVar("T")
 
 Sum = TypeVar("Sum", SumContribution, Popularity)
 
@@ -54,7 +58,7 @@ class SurveyRun:
         earlier: What came of earlier surveys of the same design.
     """
 
-    def __init__(self, run: FederatedRun, earlier: Sequence[Answered] = ()) -> None:
+    def __init__(self, run: Run, earlier: Sequence[Answered] = ()) -> None:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
@@ -70,7 +74,7 @@ class SurveyRun:
         )
 
     def conduct(self) -> tuple[Answer, ItemFacts]:
-        """The answers of this run's devices, and the facts from all answers, which devices that are there then have."""
+        """Return the answers of this run's devices, and the facts from all answers."""
         run, checkpoint = self._run, self._run.checkpoint
         if checkpoint.stage == "open":
             checkpoint.stage = "count" if self.survey.labels else "work"
@@ -81,9 +85,7 @@ class SurveyRun:
         answer = kept_answer(checkpoint)
         if self.survey.labels:
             self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
-        # Every secure sum comes with noise of its own.
-        surplus = 1.0 if self.survey.labels else self._surplus(checkpoint.members)
-        facts = self._recommender.facts([answer], n_sums=max(surplus, 1.0), earlier=self._earlier)
+        facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
         self._train_lists([*(past.answer for past in self._earlier), answer])
         lists = checkpoint.lists
         facts = msgspec.structs.replace(facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None)
@@ -93,7 +95,7 @@ class SurveyRun:
         return answer, facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
-        """Of bits: keep them as a data set, and train a model for lists on it. Neither asks anything of anybody."""
+        """Keep bits as a data set, and train a model for lists on it. Neither asks anything of anybody."""
         run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
         if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
             return
@@ -114,92 +116,142 @@ class SurveyRun:
         checkpoint.lists = encode(train_list_model(settings.list_model, release.presence).table())
         run.save()
 
-    def _surplus(self, devices: Collection[str]) -> float:
-        return 1.0 if self.survey.design == "L" else self._run.surplus(devices)
-
-    def _possible(self, answer: Sum, devices: Collection[str]) -> Sum:
-        """A sum as the users behind it can have made it."""
-        users = self._run.enrolled.count_users(devices)
-        answer, changed = possible(self.survey, answer, users, self._surplus(devices))
-        self._run.impossible(changed, devices)
-        return answer
+    def _noises(self) -> float:
+        """Return how many times the whole noise is in the answer: every secure sum comes with noise of its own."""
+        aggregation = self._run.aggregation
+        if self.survey.labels or self.survey.design == "L":
+            return aggregation.noises
+        return max(aggregation.surplus(self._run.checkpoint.members), 1.0)
 
     def _count(self) -> None:
         """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
-        run, checkpoint = self._run, self._run.checkpoint
-        self._begin("counting what is rated", 1)
-        summed = sum_when_ready(run, 0, checkpoint.agreed, self.survey, lambda n: popularity_layout(self.survey, n))
-        counted = self._possible(popularity_from_sum(self.survey, summed.participants, summed.total), summed.devices)
-        grouping = self._recommender.group([counted])
+        run, checkpoint, survey = self._run, self._run.checkpoint, self.survey
+        job = Job(
+            number=0,
+            words="counting what is rated",
+            offer=survey,
+            asked=checkpoint.agreed,
+            kind=Popularity,
+            summation=Summation(
+                layout=lambda n: popularity_layout(survey, n),
+                read=lambda n, total: popularity_from_sum(survey, n, total),
+            ),
+            part="counts",
+        )
+        self._begin(job)
+        collected = run.aggregation.collect(job)
+        counted = self._possible(collected.value, collected)
+        grouping = self._recommender.group([counted], run.aggregation.noises)
         # Kept before it is sent: whoever goes on after a kill sends the same.
-        checkpoint.counted, checkpoint.round = encode(counted), encode(grouping)
+        checkpoint.counted = encode(counted)
+        checkpoint.round = encode(grouping)
         checkpoint.stage = "work"
-        self._end(0, summed.devices)
+        self._end(job, collected)
 
     def _ask(self) -> None:
-        checkpoint = self._run.checkpoint
-        number = 1 if self.survey.labels else 0
-        self._begin("asking by labels" if number else "asking the survey", number + 1)
+        run, checkpoint = self._run, self._run.checkpoint
+        collected: Collected[BitContribution] | Collected[SumContribution]
         answer: Answer
         if self.survey.design == "L":
-            answer, devices = self._bits()
+            job = self._bits()
+            self._begin(job)
+            collected = run.aggregation.collect(job)
+            answer = collected.value
+            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            self._end(job, collected)
         else:
-            grouping = kept(checkpoint.round, Grouping) if number else None
-            heads = 0 if grouping is None else len(grouping.heads)
-            # By labels only those whose weights are counted: the two sums are to be about the same ratings.
-            asked = checkpoint.members if number else checkpoint.agreed
-            summed = sum_when_ready(
-                self._run, number, asked, grouping or self.survey, lambda n: survey_layout(self.survey, n, heads)
-            )
-            answer = self._possible(
-                contribution_from_sum(self.survey, summed.participants, summed.total, heads), summed.devices
-            )
-            devices = set(summed.devices)
-        checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
-        self._end(number, devices)
+            sums = self._sums()
+            self._begin(sums)
+            summed = run.aggregation.collect(sums)
+            answer = self._possible(summed.value, summed)
+            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            self._end(sums, summed)
 
-    def _begin(self, words: str, number: int) -> None:
-        run = self._run
-        run.stage(words)
-        run.metrics.members = len(run.checkpoint.agreed)
-        run.metrics.round_begins(number)
-
-    def _end(self, number: int, devices: Collection[str]) -> None:
-        run, checkpoint = self._run, self._run.checkpoint
-        checkpoint.members = tuple(sorted(devices))
-        checkpoint.users.append(run.enrolled.count_users(devices))
-        checkpoint.seconds.append(run.metrics.round_ends(checkpoint.users[-1]))
-        run.save()
-        run.files.drop_sum_log(number)
-
-    def _bits(self) -> tuple[BitContribution, set[str]]:
-        """Every device's bits, with senders counted over all devices."""
-        run, users = self._run, self._run.enrolled.users
-        parts: dict[str, BitContribution] = {}
-
-        def take(device: str, answer: Message) -> str | None:
-            if not isinstance(answer, BitContribution):
-                return "unexpected"
-            reason = _implausible(answer, users[device], self.survey.n_items)
-            if reason is None:
-                parts[device] = answer
-            return reason
-
-        devices = run.collect(run.checkpoint.agreed, 0, self.survey, take, BitContribution)
-        order = sorted(devices)
-        ordered = [parts[device] for device in order]
-        starts = np.concatenate(([0], np.cumsum([users[device] for device in order]))).astype(np.int64)
-        joined = BitContribution(
-            senders=np.concatenate([part.senders + start for part, start in zip(ordered, starts, strict=False)]),
-            items=np.concatenate([part.items for part in ordered]),
-            units=np.concatenate([part.units for part in ordered]),
-            plus=np.concatenate([part.plus for part in ordered]),
+    def _bits(self) -> Job[BitContribution]:
+        users, n_items = self._run.enrolled.users, self.survey.n_items
+        return Job(
+            number=0,
+            words="asking the survey",
+            offer=self.survey,
+            asked=self._run.checkpoint.agreed,
+            kind=BitContribution,
+            tally=lambda: _BitTally(users, n_items),
         )
-        return joined, devices
+
+    def _sums(self) -> Job[SumContribution]:
+        checkpoint, survey = self._run.checkpoint, self.survey
+        grouping = kept(checkpoint.round, Grouping) if survey.labels else None
+        heads = 0 if grouping is None else len(grouping.heads)
+        return Job(
+            number=0 if grouping is None else 1,
+            words="asking the survey" if grouping is None else "asking by labels",
+            offer=grouping or survey,
+            # By labels only those whose weights are counted: the two sums are to be about the same ratings.
+            asked=checkpoint.agreed if grouping is None else checkpoint.members,
+            kind=SumContribution,
+            summation=Summation(
+                layout=lambda n: survey_layout(survey, n, heads),
+                read=lambda n, total: contribution_from_sum(survey, n, total, heads),
+            ),
+            part="whole" if grouping is None else "labels",
+            grouping=grouping,
+        )
+
+    def _possible(self, answer: Sum, collected: Collected[Sum]) -> Sum:
+        """Return a sum as the users behind it can have made it."""
+        answer, changed = possible(self.survey, answer, collected.users, collected.noises)
+        self._run.impossible(changed, collected.users)
+        return answer
+
+    def _begin(self, job: Job[T]) -> None:
+        run = self._run
+        run.stage(job.words)
+        run.metrics.members = len(run.checkpoint.agreed)
+        run.metrics.round_begins(job.number + 1)
+
+    def _end(self, job: Job[T], collected: Collected[T]) -> None:
+        run, checkpoint = self._run, self._run.checkpoint
+        checkpoint.members = tuple(sorted(collected.devices or ()))
+        checkpoint.users.append(collected.users)
+        checkpoint.seconds.append(run.metrics.round_ends(collected.users))
+        run.save()
+        run.aggregation.forget(job.number)
+
+
+class _BitTally(Tally[BitContribution]):
+    """Every device's bits, with senders counted over all devices."""
+
+    expected = (BitContribution,)
+
+    def __init__(self, users: Mapping[str, int], n_items: int) -> None:
+        self._users = users
+        self._n_items = n_items
+        self._parts: dict[str, BitContribution] = {}
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Take a device's bits."""
+        if not isinstance(message, BitContribution):
+            return "unexpected"
+        reason = _implausible(message, self._users[device], self._n_items)
+        if reason is None:
+            self._parts[device] = message
+        return reason
+
+    def total(self, devices: Collection[str]) -> BitContribution:
+        """Return the bits of these devices as if one had sent them, in the order of their names."""
+        order = sorted(devices)
+        parts = [self._parts[device] for device in order]
+        starts = np.concatenate(([0], np.cumsum([self._users[device] for device in order]))).astype(np.int64)
+        return BitContribution(
+            senders=np.concatenate([part.senders + start for part, start in zip(parts, starts, strict=False)]),
+            items=np.concatenate([part.items for part in parts]),
+            units=np.concatenate([part.units for part in parts]),
+            plus=np.concatenate([part.plus for part in parts]),
+        )
 
 
 def kept_answer(checkpoint: Checkpoint) -> Answer:
-    """What the devices of a run answered."""
+    """Return what the devices of a run answered."""
     answer = decode(checkpoint.answer)
     if not isinstance(answer, Answer):
         raise FederationError("the checkpoint holds no answer to the survey; start a new run")
@@ -207,12 +259,12 @@ def kept_answer(checkpoint: Checkpoint) -> Answer:
 
 
 def facts_number(facts: ItemFacts) -> int:
-    """Of the message that brings the item facts: after the last job's."""
+    """Return the number of the message that brings the item facts: after the last job's."""
     return 2 if facts.labels else 1
 
 
 def _implausible(bits: BitContribution, users: int, n_items: int) -> str | None:
-    """Why these bits cannot be those of so many users, or None."""
+    """Return why these bits cannot be those of so many users, or None."""
     if len(bits.items) == 0:
         return None
     if int(bits.items.max()) >= n_items or int(bits.senders.max()) >= users:

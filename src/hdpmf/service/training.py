@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.errors import DivergedError, FederationError, ProtocolError
+from hdpmf.errors import ConfigError, DivergedError, FederationError, ProtocolError
 from hdpmf.protocol import (
     Accepted,
     BudgetReport,
@@ -18,19 +19,20 @@ from hdpmf.protocol import (
     Round,
     encode,
 )
-from hdpmf.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
+from hdpmf.protocol.layout import counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
 from hdpmf.recommender import Recommender
 from hdpmf.recommender.possible import possible_gradients
 from hdpmf.recommender.recommender import Draws
-from hdpmf.service.run import FederatedRun
+from hdpmf.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.service.aggregation.direct import Direct
+from hdpmf.service.aggregation.masks import SumBrokenOffError
 from hdpmf.service.run_files import kept
-from hdpmf.service.sums import SumBrokenOffError, Summed, sum_when_ready
+
+if TYPE_CHECKING:
+    from hdpmf.service.run import Run
 
 _LARGEST = 1e12
 """No honest gradient is larger; a larger one would only make the factors run away."""
-
-
-Layout = Callable[[Plan, int], SumLayout]
 
 
 class TrainingRun:
@@ -41,12 +43,11 @@ class TrainingRun:
         draws: Where h and the first factors come from.
     """
 
-    def __init__(self, run: FederatedRun, draws: Draws) -> None:
+    def __init__(self, run: Run, draws: Draws) -> None:
         self._run = run
         self.plan: Plan = run.settings.plan(run.known)
         self._mechanism = run.settings.mechanism()
         self._recommender = Recommender(self.plan, self._mechanism, draws, run.settings.h_per_item)
-        self._summed = run.settings.view == "sums"
 
     def conduct(self) -> Round:
         """Everything up to the final factors, which all members that are there then have."""
@@ -66,64 +67,50 @@ class TrainingRun:
         return final
 
     def _open(self) -> None:
-        """Plan out; budgets in, where the mechanism needs them."""
+        """Send the plan out; take budgets in, where the mechanism needs them."""
         run, checkpoint = self._run, self._run.checkpoint
+        aggregation = run.aggregation
+        if not isinstance(aggregation, Direct):
+            raise ConfigError("two servers sum surveys, not rounds of training; choose messages or masks")
         run.stage("agreeing on the plan")
-        reports: dict[str, BudgetReport] = {}
-
-        def take(device: str, answer: Message) -> str | None:
-            if isinstance(answer, BudgetReport):
-                reports[device] = answer
-                return None if _plausible(answer, self.plan.epsilon) else "range"
-            return "unexpected" if self._mechanism.needs_budgets else None
-
-        agreed = run.collect(checkpoint.agreed, 0, self.plan, take, Accepted, BudgetReport)
-        opening = self._recommender.open([reports[device] for device in sorted(agreed) if device in reports])
-        checkpoint.agreed, checkpoint.opening = tuple(sorted(agreed)), encode(opening)
+        budgets = _BudgetTally(self.plan.epsilon, needed=self._mechanism.needs_budgets)
+        collected = aggregation.ask(checkpoint.agreed, 0, self.plan, budgets)
+        opening = self._recommender.open(collected.value)
+        checkpoint.agreed = tuple(sorted(collected.devices or ()))
+        checkpoint.opening = encode(opening)
         checkpoint.stage = "count"
         run.save()
 
     def _count(self) -> None:
-        """Opening out, counts in. Whoever is counted is a member; nobody else can take part any more."""
-        run, checkpoint = self._run, self._run.checkpoint
+        """Send the opening out, take counts in. Whoever is counted is a member; nobody else can take part any more."""
+        run, checkpoint, plan = self._run, self._run.checkpoint, self.plan
         run.stage("counting ratings per item")
-        users, n_items = run.enrolled.users, self.plan.n_items
-        total = np.zeros(n_items, np.int64)
-
-        def take(device: str, answer: Message) -> str | None:
-            if not isinstance(answer, ItemCounts) or answer.counts.shape != (n_items,):
-                return "shape"
-            if int(answer.counts.max()) > users[device]:
-                return "range"
-            np.add(total, answer.counts, out=total)
-            return None
-
-        if self._summed:
-            summed = self._sum(0, checkpoint.agreed, checkpoint.opening, counts_layout)
-            members: set[str] = set(summed.devices)
-            counts = self._counted(summed)
-        else:
-            members = run.collect(checkpoint.agreed, 0, checkpoint.opening, take, ItemCounts)
-            counts = ItemCounts(counts=total)
+        users = run.enrolled.users
+        job = Job(
+            number=0,
+            words="counting ratings per item",
+            offer=checkpoint.opening,
+            asked=checkpoint.agreed,
+            kind=ItemCounts,
+            tally=lambda: _CountTally(users, plan.n_items),
+            summation=Summation(layout=lambda n: counts_layout(plan, n), read=self._read_counts),
+        )
+        collected = run.aggregation.collect(job)
+        if int(collected.value.counts.max()) > collected.users:
+            raise _wrong_counts()
         self._recommender.reopen(kept(checkpoint.opening, Opening))
-        self._recommender.start([counts])
-        checkpoint.members = tuple(sorted(members))
+        self._recommender.start([collected.value])
+        checkpoint.members = tuple(sorted(collected.devices or ()))
         checkpoint.stage = "work"
         self._next()
-        run.files.drop_sum_log(0)
-        run.log(f"{len(members)} devices are members, {run.enrolled.count_users(members)} users")
+        run.aggregation.forget(0)
+        run.log(f"{len(checkpoint.members)} devices are members, {collected.users} users")
 
-    def _counted(self, summed: Summed) -> ItemCounts:
+    def _read_counts(self, participants: int, total: np.ndarray) -> ItemCounts:
         try:
-            counts = counts_from_sum(self.plan, summed.participants, summed.total)
+            return counts_from_sum(self.plan, participants, total)
         except ProtocolError:
-            counts = None
-        if counts is None or int(counts.counts.max()) > self._run.enrolled.count_users(summed.devices):
-            raise FederationError(
-                "the sum of the counts cannot be right, so a device has sent wrong numbers; a secure sum hides which. "
-                "Start a new run, with fewer devices to find it"
-            )
-        return counts
+            raise _wrong_counts() from None
 
     def _next(self) -> None:
         """The next round is drawn and kept before anyone sees it."""
@@ -142,7 +129,7 @@ class TrainingRun:
         metrics.stage = f"round {number} of {self.plan.epochs}"
         lost = False
         try:
-            gradients, devices = self._summed_round(number) if self._summed else self._open_round(number)
+            collected = run.aggregation.collect(self._gradients(number))
         except SumBrokenOffError as error:
             lost = True
             run.log(f"round {number} is given up, its secure sum broke off: {error}")
@@ -150,50 +137,39 @@ class TrainingRun:
             checkpoint.lost.append(number)
             metrics.round_ends(0, lost=True)
         else:
-            self._recommender.aggregate([self._possible(gradients, devices)])
+            self._recommender.aggregate([self._possible(collected)])
             self._check_finite()
-            checkpoint.users.append(run.enrolled.count_users(devices))
+            checkpoint.users.append(collected.users)
             checkpoint.seconds.append(metrics.round_ends(checkpoint.users[-1]))
         self._next()
-        run.files.drop_sum_log(number)
+        run.aggregation.forget(number)
         if lost:
             self._check_losses()
 
-    def _open_round(self, number: int) -> tuple[Gradients, set[str]]:
-        """Devices' gradients, added up as they come: memory does not grow with devices."""
-        run = self._run
-        total = np.zeros((self.plan.n_items, self.plan.n_factors))
+    def _gradients(self, number: int) -> Job[Gradients]:
+        plan, checkpoint = self.plan, self._run.checkpoint
+        return Job(
+            number=number,
+            words=f"round {number} of {plan.epochs}",
+            offer=checkpoint.round,
+            asked=checkpoint.members,
+            kind=Gradients,
+            tally=lambda: _GradientTally(number, (plan.n_items, plan.n_factors)),
+            summation=Summation(
+                layout=lambda n: gradients_layout(plan, n),
+                read=lambda n, total: gradients_from_sum(plan, number, n, total),
+            ),
+        )
 
-        def take(device: str, answer: Message) -> str | None:
-            if not isinstance(answer, Gradients) or answer.sums.shape != total.shape:
-                return "shape"
-            if answer.number != number:
-                return "out-of-round"
-            if not bool((np.abs(answer.sums) < _LARGEST).all()):
-                return "range"
-            np.add(total, answer.sums, out=total)
-            return None
-
-        devices = run.collect(run.checkpoint.members, number, run.checkpoint.round, take, Gradients)
-        return Gradients(number=number, sums=total.astype(np.float32)), devices
-
-    def _summed_round(self, number: int) -> tuple[Gradients, set[str]]:
-        checkpoint = self._run.checkpoint
-        summed = self._sum(number, checkpoint.members, checkpoint.round, gradients_layout)
-        return gradients_from_sum(self.plan, number, summed.participants, summed.total), set(summed.devices)
-
-    def _possible(self, gradients: Gradients, devices: set[str]) -> Gradients:
-        """Where the noise is on a grid, what so many users can have sent; other noise has no bound that is known."""
+    def _possible(self, collected: Collected[Gradients]) -> Gradients:
+        """Return what so many users can have sent, where the noise is on a grid; other noise has no known bound."""
         if self._mechanism.needs_h:
-            return gradients
+            return collected.value
         run = self._run
-        users, current = run.enrolled.count_users(devices), kept(run.checkpoint.round, Round)
-        gradients, changed = possible_gradients(self.plan, current, gradients, users, run.surplus(devices))
-        run.impossible(changed, devices)
+        current, surplus = kept(run.checkpoint.round, Round), run.aggregation.surplus(collected.devices or ())
+        gradients, changed = possible_gradients(self.plan, current, collected.value, collected.users, surplus)
+        run.impossible(changed, collected.users)
         return gradients
-
-    def _sum(self, number: int, devices: tuple[str, ...], message: bytes, layout: Layout) -> Summed:
-        return sum_when_ready(self._run, number, devices, message, lambda n: layout(self.plan, n))
 
     def _check_losses(self) -> None:
         lost = self._run.checkpoint.lost
@@ -207,6 +183,83 @@ class TrainingRun:
                 f"training ran away to infinity with learning rate {self.plan.learning_rate:g}; start a new run with a "
                 "smaller one"
             )
+
+
+class _BudgetTally(Tally[list[BudgetReport]]):
+    """Summaries of the budgets on devices, where the mechanism needs them."""
+
+    expected = (Accepted, BudgetReport)
+
+    def __init__(self, epsilon: float, *, needed: bool) -> None:
+        self._epsilon = epsilon
+        self._needed = needed
+        self._reports: dict[str, BudgetReport] = {}
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Take a device's summary, or its word that it agrees."""
+        if isinstance(message, BudgetReport):
+            self._reports[device] = message
+            return None if _plausible(message, self._epsilon) else "range"
+        return "unexpected" if self._needed else None
+
+    def total(self, devices: Collection[str]) -> list[BudgetReport]:
+        """Return the summaries of these devices, in the order of their names."""
+        return [self._reports[device] for device in sorted(devices) if device in self._reports]
+
+
+class _CountTally(Tally[ItemCounts]):
+    """Ratings per item over all devices."""
+
+    expected = (ItemCounts,)
+
+    def __init__(self, users: Mapping[str, int], n_items: int) -> None:
+        self._users = users
+        self._total = np.zeros(n_items, np.int64)
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Add a device's counts."""
+        if not isinstance(message, ItemCounts) or message.counts.shape != self._total.shape:
+            return "shape"
+        if int(message.counts.max()) > self._users[device]:
+            return "range"
+        np.add(self._total, message.counts, out=self._total)
+        return None
+
+    def total(self, devices: Collection[str]) -> ItemCounts:
+        """Return the sum."""
+        return ItemCounts(counts=self._total)
+
+
+class _GradientTally(Tally[Gradients]):
+    """The gradients of a round over all devices."""
+
+    expected = (Gradients,)
+
+    def __init__(self, number: int, shape: tuple[int, int]) -> None:
+        self._number = number
+        self._total = np.zeros(shape)
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Add a device's gradients."""
+        if not isinstance(message, Gradients) or message.sums.shape != self._total.shape:
+            return "shape"
+        if message.number != self._number:
+            return "out-of-round"
+        if not bool((np.abs(message.sums) < _LARGEST).all()):
+            return "range"
+        np.add(self._total, message.sums, out=self._total)
+        return None
+
+    def total(self, devices: Collection[str]) -> Gradients:
+        """Return the sum."""
+        return Gradients(number=self._number, sums=self._total.astype(np.float32))
+
+
+def _wrong_counts() -> FederationError:
+    return FederationError(
+        "the sum of the counts cannot be right, so a device has sent wrong numbers; a secure sum hides which. Start a "
+        "new run, with fewer devices to find it"
+    )
 
 
 def _plausible(report: BudgetReport, epsilon: float) -> bool:

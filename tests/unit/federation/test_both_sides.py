@@ -23,9 +23,10 @@ from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.protocol.lists import digest_of
 from hdpmf.ratings import synthetic_world
 from hdpmf.recommender.release import Release
+from hdpmf.service.aggregation.direct import Direct
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.lifecycle import Lifecycle, Ways
-from hdpmf.service.run import FederatedRun
+from hdpmf.service.run import Run
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.service.survey import kept_answer
@@ -83,8 +84,11 @@ def test_a_run_with_devices_is_none_of_two_servers(tmp_path: Path, stack: ExitSt
     with pytest.raises(ConfigError, match="no pair of servers is pinned"):
         town.service.begin(settings)
     with pytest.raises(ConfigError, match="sums by two servers come from a task"):
-        FederatedRun(
-            settings=settings, table=town.folder.catalogue, enrolled=town.folder.enrolled, transport=town.network
+        Run(
+            settings=settings,
+            table=town.folder.catalogue,
+            enrolled=town.folder.enrolled,
+            aggregation=Direct(town.network),
         )
 
 
@@ -281,7 +285,7 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(FederatedRun, "deliver", killed)
+        patch.setattr(Run, "deliver", killed)
         with pytest.raises(KeyboardInterrupt):
             town.service.conduct(run)
     trained = town.folder.run_files(run).load().lists

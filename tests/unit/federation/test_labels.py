@@ -27,11 +27,11 @@ from hdpmf.protocol.catalogue import catalogue_table
 from hdpmf.public.priors import POPULARITY, Labels
 from hdpmf.ratings import synthetic_world
 from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.service.aggregation.masks import SumBrokenOffError
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.service import Service
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.service.statement import state
-from hdpmf.service.sums import SumBrokenOffError
 from hdpmf.transport import DeviceReply, InProcessNetwork
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,12 @@ from hdpmf.cli.recommender.status import status
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.files import atomic_write
 from hdpmf.protocol.federation import Reason
+from hdpmf.service.aggregation.direct import Direct
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.lifecycle import Lifecycle, Ways
 from hdpmf.service.refusals import refusals_in_words
 from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
-from hdpmf.service.run import FederatedRun
+from hdpmf.service.run import Run
 from hdpmf.service.schedule import Schedule
 from hdpmf.service.service import BRIEF, Service
 from hdpmf.service.settings import RunSettings
@@ -195,12 +196,12 @@ def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(town:
 def test_a_run_whose_disk_fills_goes_on_when_there_is_room(
     town: Town, disk: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, life, gather = ask_for_run(town.folder, SUMS), Life(town), FederatedRun.gather
+    asked, life, gather = ask_for_run(town.folder, SUMS), Life(town), Direct.gather
 
-    def fill(run: FederatedRun) -> None:
+    def fill(aggregation: Direct) -> None:
         if not life.said[-1].startswith("waiting before"):
             disk.append(True)
-        gather(run)
+        gather(aggregation)
 
     def after(looks: int) -> None:
         if any("waits" in line and "could not write checkpoint" in line for line in life.said):
@@ -208,7 +209,7 @@ def test_a_run_whose_disk_fills_goes_on_when_there_is_room(
         if life.ended or looks > 200:
             raise StoppedError
 
-    monkeypatch.setattr(FederatedRun, "gather", fill)
+    monkeypatch.setattr(Direct, "gather", fill)
     life.live(after, step=1.0)
     assert [ended["run"] for ended in life.ended] == [asked]
     assert any("could not write checkpoint" in line for line in life.said)
@@ -406,7 +407,7 @@ def test_refusals_before_a_kill_are_counted(town: Town, monkeypatch: pytest.Monk
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(FederatedRun, "deliver", killed)
+        patch.setattr(Run, "deliver", killed)
         with pytest.raises(StoppedError):
             town.service.conduct(run)
     outcome = Service(town.folder, town.network, sleep=lambda _: None).conduct(run)

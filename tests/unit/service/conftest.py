@@ -41,7 +41,9 @@ from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
 from hdpmf.secure_sum import encode as encode_sum
 from hdpmf.secure_sum.messages import SumPlan
-from hdpmf.service.run import FederatedRun
+from hdpmf.service.aggregation.direct import Direct
+from hdpmf.service.aggregation.masks import Masks
+from hdpmf.service.run import Run
 from hdpmf.service.settings import RunSettings
 from hdpmf.shard import Shard
 from hdpmf.shard.contribution import OneRoundShard
@@ -169,10 +171,16 @@ class World:
                 device.roster = self.enrolled.roster
         self.answers: dict[str, Callable[[bytes], bytes]] = {device.name: device.answer for device in self.devices}
 
-    def run(self, network: RecommenderTransport, **options: Any) -> FederatedRun:
+    def run(self, network: RecommenderTransport, **options: Any) -> Run:
         """A run of these devices."""
-        return FederatedRun(
-            settings=self.settings, table=self.table, enrolled=self.enrolled, transport=network, **options
+        kind = Masks if self.settings.view == "sums" else Direct
+        meanwhile = {"meanwhile": options.pop("meanwhile")} if "meanwhile" in options else {}
+        return Run(
+            settings=self.settings,
+            table=self.table,
+            enrolled=self.enrolled,
+            aggregation=kind(network, **meanwhile),
+            **options,
         )
 
 

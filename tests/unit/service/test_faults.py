@@ -27,7 +27,6 @@ from hdpmf.protocol import (
 )
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.run_files import RunFolder
-from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import DeviceReply, InProcessNetwork
 
@@ -63,7 +62,7 @@ class Deadly:
 
 def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
     run = world.run(network, id=b"r" * 16, files=RunFolder(folder), pace=PACE, sleep=lambda _: None, **options)
-    return conduct(run, draws=SeededNoise(0, 1))
+    return run.conduct(draws=SeededNoise(0, 1))
 
 
 @pytest.mark.parametrize(("view", "step"), [("messages", 7), ("sums", 9)])
@@ -110,8 +109,8 @@ def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], t
 
     answers = {name: recorded(answer) for name, answer in world.answers.items()}
     with pytest.raises(Killed):
-        conduct(world.run(Deadly(answers, 22), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE))
-    conduct(world.run(InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE))
+        world.run(Deadly(answers, 22), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE).conduct()
+    world.run(InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE).conduct()
     of_round = [decode(data) for data in set(received)]
     numbers = [envelope.number for envelope in of_round if isinstance(envelope, Envelope) and envelope.number > 0]
     assert sorted(numbers) == [1, 2, 3, 4]
@@ -305,7 +304,7 @@ def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
         if looks <= 6:
             network.attach(world.devices[looks - 1].name, world.devices[looks - 1].answer)
 
-    outcome = conduct(world.run(network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back))
+    outcome = world.run(network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back).conduct()
     assert outcome.summary["users"] == 6
     assert looks >= 6
 
@@ -321,7 +320,7 @@ def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable
 
     network = Network({name: answer for name, answer in world.answers.items() if name != mute})
     run = world.run(network, pace=Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0), sleep=waits.append)
-    run.gather()
+    run.aggregation.gather()
     assert mute not in run.checkpoint.agreed
     assert len(run.checkpoint.agreed) == 3
     assert waits == []

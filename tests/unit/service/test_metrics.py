@@ -18,7 +18,6 @@ from hdpmf.progress import clock, size
 from hdpmf.service.live import picture, watch
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.prometheus import endpoint
-from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 
@@ -67,7 +66,7 @@ def test_a_run_tells_plain_lines_and_counts_bytes(make_world: Callable[..., Any]
     metrics, stream = Metrics(), io.StringIO()
     with watch(metrics, stream) as log:
         network = InProcessNetwork(world.answers)
-        outcome = conduct(world.run(network, metrics=metrics, log=log, pace=Pace(gather=0.0)))
+        outcome = world.run(network, metrics=metrics, log=log, pace=Pace(gather=0.0)).conduct()
     lines = stream.getvalue().splitlines()
     assert "3 devices take part (3 users), 0 refused" in lines
     assert any(

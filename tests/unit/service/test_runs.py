@@ -15,7 +15,6 @@ from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import Envelope, ItemFacts, Refusal, Reply, Round, Terms, decode, encode
 from hdpmf.service.metrics import Metrics
 from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.service import conduct
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.transport import InProcessNetwork
 
@@ -28,7 +27,7 @@ def run(world: Any, **options: Any) -> RunOutcome:
     network = options.pop("network", None) or InProcessNetwork(world.answers)
     draws = options.pop("draws", SeededNoise(0, 1))
     options = {"pace": PACE, "sleep": lambda _: None} | options
-    return conduct(world.run(network, **options), draws=draws)
+    return world.run(network, **options).conduct(draws=draws)
 
 
 def library_factors(world: Any, **params: Any) -> np.ndarray:

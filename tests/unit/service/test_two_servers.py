@@ -23,7 +23,7 @@ from hdpmf.service.collector_keys import CollectorKeys, pin_servers
 from hdpmf.service.folder import Config, ServiceFolder
 from hdpmf.service.publish import PublicFiles
 from hdpmf.service.run_files import Checkpoint
-from hdpmf.service.service import Service, conduct_periods
+from hdpmf.service.service import Service
 from hdpmf.service.settings import RunSettings
 from hdpmf.transport.summing import ServersHere
 
@@ -47,7 +47,7 @@ from .two_servers_world import (
 def test_the_sums_are_exact_and_the_facts_the_librarys(settings: RunSettings) -> None:
     world = World(settings)
     run = world.run()
-    outcome = conduct_periods(run)
+    outcome = run.conduct()
     check(world, outcome, run.checkpoint)
     assert (outcome.statement.view, outcome.statement.status) == ("two-servers", "proved")
     assert (outcome.summary["users"], outcome.summary["devices"]) == (4, None)
@@ -58,14 +58,14 @@ def test_the_sums_are_exact_and_the_facts_the_librarys(settings: RunSettings) ->
 def test_a_task_begins_at_a_multiple_of_its_precision_and_report_times_tell_nothing() -> None:
     world = World()
     run = world.run()
-    conduct_periods(run)
+    run.conduct()
     (task,) = tasks_of(world, run.checkpoint)
     assert (task.begin, task.end, task.precision) == (1_000_000_100, 1_000_000_200, PERIOD)
     assert task.survey is not None
     assert task.survey.contributors == 1
     finer = World(msgspec.structs.replace(SETTINGS, precision=10))
     run = finer.run()
-    conduct_periods(run)
+    run.conduct()
     (task,) = tasks_of(finer, run.checkpoint)
     assert (task.begin, task.end) == (START, START + PERIOD)
 
@@ -74,7 +74,7 @@ def test_who_is_away_is_not_in_the_sum() -> None:
     world = World()
     world.absent = {2}
     run = world.run()
-    outcome = conduct_periods(run)
+    outcome = run.conduct()
     check(world, outcome, run.checkpoint)
     assert outcome.summary["users"] == 3
 
@@ -83,7 +83,7 @@ def test_below_the_minimum_nothing_is_released_and_the_error_says_so() -> None:
     world = World()
     world.absent = {0, 3}
     with pytest.raises(FederationError, match=r"fewer than 3 reports .* Nothing was released\. Give the run up"):
-        conduct_periods(world.run())
+        world.run().conduct()
     assert world.published is None
 
 
@@ -139,12 +139,12 @@ def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_the_sam
         door, files = Door(world, fuse), Kept(fuse)
         killed = False
         try:
-            conduct_periods(world.run(door, files))
+            world.run(door, files).conduct()
         except Killed:
             killed = True
             world.sleep(7.0)
             run = world.run(door, files)
-            outcome = conduct_periods(run)
+            outcome = run.conduct()
             assert_same(outcome.answer, exact(world, tasks_of(world, run.checkpoint))[-1])
             assert run.checkpoint.users == [3] * settings.rounds
         assert len({request[0] for request in door.requests}) == len(door.requests) == settings.rounds
@@ -163,7 +163,7 @@ def test_a_helper_that_is_away_is_waited_for() -> None:
 
     world.helper.aggregation_job = job  # type: ignore[method-assign]
     run = world.run()
-    outcome = conduct_periods(run)
+    outcome = run.conduct()
     check(world, outcome, run.checkpoint)
     assert world.lines.count("the helper cannot be reached; asking again until it is there") == 1
 
@@ -177,19 +177,19 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
 
     door.add_task, real = unreachable, door.add_task  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=r"cannot be reached; tried 3 times\. The run is kept"):
-        conduct_periods(world.run(door, files))
+        world.run(door, files).conduct()
     assert world.published is None
     door.add_task = real  # type: ignore[method-assign]
     run = world.run(door, files)
-    check(world, conduct_periods(run), run.checkpoint)
+    check(world, run.conduct(), run.checkpoint)
     # And too late: nobody has the task, so that nobody reported.
     world, files = World(), Kept()
     door.add_task = unreachable  # type: ignore[method-assign]
     with pytest.raises(FederationError):
-        conduct_periods(world.run(door, files))
+        world.run(door, files).conduct()
     world.now += 1000
     with pytest.raises(FederationError, match="was over before both servers had it; nobody has reported"):
-        conduct_periods(world.run(door, files))
+        world.run(door, files).conduct()
 
 
 @pytest.mark.parametrize(
@@ -208,16 +208,16 @@ def test_a_refusal_says_why_and_what_to_do(kind: Problem, words: str) -> None:
 
     door.begin_collection = refuse  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=words):
-        conduct_periods(world.run(door))
+        world.run(door).conduct()
     door.add_task = refuse  # type: ignore[method-assign,assignment]
     with pytest.raises(FederationError, match=r"a server refuses the task.*aggregator admit"):
-        conduct_periods(world.run(door))
+        world.run(door).conduct()
 
 
 def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -> None:
     world, files = World(), Kept()
     run = world.run(files=files)
-    conduct_periods(run)
+    run.conduct()
     (period,) = run.checkpoint.periods
     with pytest.raises(ProtocolError, match="the leader's share: could not be decrypted"):
         open_collection(period.document, period.collection, CollectorKeys.generate("other"))
@@ -239,7 +239,7 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
     )
     other.checkpoint.periods[0].collection = many.encode()
     with pytest.raises(FederationError, match="counted 5 reports, more than users are enrolled"):
-        conduct_periods(other)
+        other.conduct()
 
 
 def make_service(world: World, folder: Any) -> Service:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
+
 from hdpmf.aggregator.helper import Helper
 from hdpmf.aggregator.keys import ServerKeys
 from hdpmf.aggregator.leader import Leader
@@ -32,9 +33,10 @@ from hdpmf.protocol.task import prio_of, task_id
 from hdpmf.ratings import Ratings, synthetic_world
 from hdpmf.recommender import OneRoundRecommender
 from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.service.aggregation.two_servers import TwoServers
 from hdpmf.service.collector_keys import CollectorKeys
 from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.periods import PeriodRun
+from hdpmf.service.run import Run
 from hdpmf.service.run_files import Checkpoint, RunFiles
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard.contribution import OneRoundShard
@@ -105,22 +107,24 @@ class World:
             catalogue=self.known.fingerprint, simulation=True,
         )  # fmt: skip
 
-    def run(self, door: Any = None, files: RunFiles | None = None, **more: Any) -> PeriodRun:
+    def run(self, door: Any = None, files: RunFiles | None = None, **more: Any) -> Run:
         given: dict[str, Any] = {
             "settings": self.settings,
             "table": self.table,
             "enrolled": self.enrolled,
-            "servers": self.servers,
-            "keys": self.collector,
-            "door": ServersHere(self.leader, self.helper) if door is None else door,
-            "publish": self.publish,
+            "aggregation": TwoServers(
+                self.servers,
+                self.collector,
+                ServersHere(self.leader, self.helper) if door is None else door,
+                publish=self.publish,
+                clock=self.clock,
+            ),
             "files": RunFiles() if files is None else files,
             "pace": PACE,
             "log": self.lines.append,
             "sleep": self.sleep,
-            "clock": self.clock,
         }
-        return PeriodRun(**given | more)
+        return Run(**given | more)
 
     def clock(self) -> float:
         return self.now

@@ -1,4 +1,4 @@
-"""One secure sum, over any transport, from the recommender's side; it goes on where a killed recommender was."""
+"""Masked sums over devices: the recommender sees only the sum, and goes on with one where it was killed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from hdpmf.errors import FederationError, SecureSumError
+from hdpmf.errors import ConfigError, FederationError, SecureSumError
 from hdpmf.protocol import Message, Ready
 from hdpmf.protocol.layout import SumLayout
 from hdpmf.protocol.versions import bound_to
@@ -25,10 +26,15 @@ from hdpmf.secure_sum import (
 from hdpmf.secure_sum.messages import SumPlan
 from hdpmf.secure_sum.plan import MIN_FRACTION, safe_sizes
 from hdpmf.secure_sum.sizing import smallest_threshold
+from hdpmf.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.service.aggregation.direct import Direct
 from hdpmf.service.enrolment import devices_needed
-from hdpmf.service.run import FederatedRun
 from hdpmf.service.sum_log import CLOSED, SumLog
 
+if TYPE_CHECKING:
+    from hdpmf.service.run import Run
+
+T = TypeVar("T")
 _VECTORS_ASKED = 3  # steps: keys, shares, vectors, confirmations, unmasking
 
 
@@ -59,69 +65,98 @@ class Summed:
     participants: int
 
 
-def sum_when_ready(
-    run: FederatedRun, number: int, asked: Collection[str], message: Message | bytes, layout: Callable[[int], SumLayout]
-) -> Summed:
-    """Ask devices to get ready, then sum their numbers; tried again where it breaks off before anyone has sent any.
+class _Readiness(Tally[None]):
+    """Hears from devices whose numbers are ready for the sum."""
 
-    ``layout`` gives the words of the job, by the number of participants.
+    expected = (Ready,)
 
-    Raises:
-        SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.
-        FederationError: It broke off before that, too often. The run can go on later.
-    """
+    def __init__(self, number: int) -> None:
+        self._number = number
 
-    def take(device: str, answer: Message) -> str | None:
-        return None if isinstance(answer, Ready) and answer.number == number else "out-of-round"
+    def take(self, device: str, message: Message) -> str | None:
+        """Take a device's word that it is ready for this job."""
+        return None if isinstance(message, Ready) and message.number == self._number else "out-of-round"
 
-    for attempt in range(run.pace.attempts):
-        if attempt:
-            run.sleep(run.pace.pause)
-        under_way = attempt == 0 and _under_way(run, number)
-        honest = frozenset(asked) - set(run.checkpoint.barred)
-        ready = None if under_way else run.collect(honest, number, message, take, Ready)
-        try:
-            return _secure_sum(run, number, ready, layout)
-        except SumBrokenOffError as error:
-            if error.spent and (number == 0 or run.settings.one_round):
-                raise SumBrokenOffError(
-                    f"{error}. Devices do not put the same numbers into a second sum, so this run cannot go on: give "
-                    "it up and begin a new one",
-                    spent=True,
-                ) from error
-            if error.spent:
-                raise
-            run.files.drop_sum_log(number)
-            if attempt == run.pace.attempts - 1:
-                raise FederationError(
-                    f"the secure sum of job {number} broke off {run.pace.attempts} times before anything was sent, the "
-                    f"last time because: {error}. The run is kept; start it again when more devices are there"
-                ) from error
-            run.log(f"the secure sum broke off and is tried again: {error}")
-    raise FederationError("a secure sum needs at least one attempt")
+    def total(self, devices: Collection[str]) -> None:
+        """Return nothing: no number has been sent yet."""
 
 
-def _secure_sum(
-    run: FederatedRun, number: int, devices: Collection[str] | None, layout: Callable[[int], SumLayout]
-) -> Summed:
-    """The sum of these devices' numbers of a job; None goes on with a sum that is under way.
+class Masks(Direct):
+    """Devices mask their contributions, and only a sum over enough of them can be read."""
 
-    Raises:
-        SumBrokenOffError: There is no sum. What devices sent stays masked.
-    """
-    with closing(run.files.sum_log(number)) as log:
-        stored, records = log.read()
-        if stored is None:
-            plan = _propose(run, devices or (), layout)
-            log.begin(encode(plan))
-        else:
-            plan = _stored_plan(stored)
-        session = _Session(plan, run, log)
-        session.repeat(records)
-        return session.conduct(number)
+    def surplus(self, devices: Collection[str]) -> float:
+        """Return how many times the whole noise is in a sum: everybody adds a share, and some make it already."""
+        settings, users = self.run.settings, self.run.enrolled.users
+        return settings.counted(users[device] for device in devices) / settings.sharing(users.values())
+
+    def collect(self, job: Job[T]) -> Collected[T]:
+        """Return the masked sum; tried again where it breaks off before anyone has sent any number.
+
+        Raises:
+            SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.
+            FederationError: It broke off before that, too often. The run can go on later.
+        """
+        run = self.run
+        if job.summation is None:
+            raise ConfigError("the numbers of this job are not made for a sum")
+        for attempt in range(run.pace.attempts):
+            if attempt:
+                run.sleep(run.pace.pause)
+            under_way = attempt == 0 and _under_way(run, job.number)
+            try:
+                summed = self._sum(job, job.summation, None if under_way else self._ready(job))
+            except SumBrokenOffError as error:
+                if error.spent and (job.number == 0 or run.settings.one_round):
+                    raise SumBrokenOffError(
+                        f"{error}. Devices do not put the same numbers into a second sum, so this run cannot go on: "
+                        "give it up and begin a new one",
+                        spent=True,
+                    ) from error
+                if error.spent:
+                    raise
+                run.files.drop_sum_log(job.number)
+                if attempt == run.pace.attempts - 1:
+                    raise FederationError(
+                        f"the secure sum of job {job.number} broke off {run.pace.attempts} times before anything was "
+                        f"sent, the last time because: {error}. The run is kept; start it again when more devices are "
+                        "there"
+                    ) from error
+                run.log(f"the secure sum broke off and is tried again: {error}")
+            else:
+                value = job.summation.read(summed.participants, summed.total)
+                users = run.enrolled.count_users(summed.devices)
+                return Collected(value, summed.devices, users, self.surplus(summed.devices))
+        raise FederationError("a secure sum needs at least one attempt")
+
+    def forget(self, number: int) -> None:
+        """Drop the log of a sum whose answer is in the checkpoint."""
+        self.run.files.drop_sum_log(number)
+
+    def _ready(self, job: Job[T]) -> frozenset[str]:
+        """Ask devices to get ready; return those that are."""
+        honest = set(job.asked) - set(self.run.checkpoint.barred)
+        return self.ask(honest, job.number, job.offer, _Readiness(job.number)).devices or frozenset()
+
+    def _sum(self, job: Job[T], summation: Summation[T], devices: Collection[str] | None) -> Summed:
+        """Sum these devices' numbers of a job; None goes on with a sum that is under way.
+
+        Raises:
+            SumBrokenOffError: There is no sum. What devices sent stays masked.
+        """
+        run = self.run
+        with closing(run.files.sum_log(job.number)) as log:
+            stored, records = log.read()
+            if stored is None:
+                plan = _propose(run, devices or (), summation.layout)
+                log.begin(encode(plan))
+            else:
+                plan = _stored_plan(stored)
+            session = _Session(plan, self, log)
+            session.repeat(records)
+            return session.conduct(job.number)
 
 
-def _under_way(run: FederatedRun, number: int) -> bool:
+def _under_way(run: Run, number: int) -> bool:
     """Whether the log has a sum of this job that was not finished."""
     with closing(run.files.sum_log(number)) as log:
         begun = log.read()[0] is not None
@@ -133,8 +168,9 @@ def _under_way(run: FederatedRun, number: int) -> bool:
 class _Session:
     """A SecureSumServer with its log."""
 
-    def __init__(self, plan: SumPlan, run: FederatedRun, log: SumLog) -> None:
-        self._run = run
+    def __init__(self, plan: SumPlan, masks: Masks, log: SumLog) -> None:
+        self._masks = masks
+        self._run = run = masks.run
         self._log = log
         self._steps = 0
         try:
@@ -169,12 +205,12 @@ class _Session:
         A device that was cut off, or all of them after a restart of the recommender, may be back in a moment; a device
         answers the same message with the same bytes.
         """
-        run, server, channel = self._run, self._server, self._run.channel
+        run, server, channel = self._run, self._server, self._masks.channel
         spoke: set[str] = set()
         for look in range(math.ceil(run.pace.deadline / run.pace.look)):
             if look:
                 run.sleep(run.pace.look)
-            run.serve_others()
+            self._masks.serve_others()
             waiting = {run.enrolled.device(place): self._outgoing[place] for place in server.waiting}
             here = channel.present() - spoke
             outgoing = {device: message for device, message in waiting.items() if device in here}
@@ -190,7 +226,7 @@ class _Session:
         try:
             self._server.receive(place, answer)
         except SecureSumError:
-            self._run.channel.refused("secure-sum")
+            self._masks.channel.refused("secure-sum")
         else:
             self._log.take(place, data)
 
@@ -199,7 +235,7 @@ class _Session:
         run = self._run
         named = {run.enrolled.device(place) for place in liars} - set(run.checkpoint.barred)
         for device in sorted(named):
-            run.channel.refused("wrong-shares")
+            self._masks.channel.refused("wrong-shares")
             run.log(f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums in this run")
         if named:
             run.checkpoint.barred += tuple(sorted(named))
@@ -215,7 +251,7 @@ class _Session:
         return outgoing
 
 
-def _propose(run: FederatedRun, devices: Collection[str], layout: Callable[[int], SumLayout]) -> SumPlan:
+def _propose(run: Run, devices: Collection[str], layout: Callable[[int], SumLayout]) -> SumPlan:
     """A plan under which any sum that comes about is over enough users."""
     enrolled = run.enrolled
     n = len(devices)
