@@ -27,7 +27,6 @@ PYTHON_NOT_RUN = {
     ): "a GPU; benchmarks/gpu.py runs it where there is one",
     ("docs/gpu.md", "from hdpmf.models.together"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
     ("docs/transport.md", "with FlowerRecommender(folder"): "enrolled devices; tests/federation runs it",
-    ("docs/transport.md", "from hdpmf.transport.flower.simulation"): "Ray; tests/federation runs the simulation",
 }
 
 # Commands that are run, by how they begin. One that is neither here nor below fails: say which it is.

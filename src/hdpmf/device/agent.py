@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from hdpmf.device.consent import Asked, require_consent
 from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.device.inbox import check_number, opened, terms_in
@@ -55,6 +57,11 @@ from hdpmf.threads import Workers
 
 _FINAL = ("protocol", "policy")
 """Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
+
+
+class _Suspended(msgspec.Struct, frozen=True, array_like=True):
+    sums: dict[bytes, bytes]
+    model: LocalModel | None
 
 
 def _no_log(line: str) -> None:
@@ -137,6 +144,23 @@ class DeviceAgent:
     def settle(self) -> None:
         """Nobody is answered any more: write what is not in the store yet of what was refused."""
         self._refusals.settle()
+
+    def suspend(self) -> bytes:
+        """Return as bytes what is in memory and not in the store: secure sums under way and, in simulation, the model.
+
+        For devices without a process of their own, between two messages. PRIVATE.
+        """
+        sums = {run: session.sum.suspend() for run, session in self._sessions.items() if session.sum is not None}
+        return msgspec.msgpack.encode(_Suspended(sums, self._last_model.suspend()))
+
+    def resume(self, data: bytes) -> None:
+        """Go on with what `suspend` returned, over the same store."""
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        self._last_model.resume(state.model)
+        for run, job in state.sums.items():
+            session = self._session(run)
+            if session is not None:
+                session.resume_sum(job)
 
     def _refuse(self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str) -> bytes:
         """A word for the recommender, the details for the owner."""

@@ -238,6 +238,18 @@ class Database:
             raise StorageError(f"cannot make {target}: {error.strerror}") from error
         self.execute("VACUUM INTO ?", (str(target),))
 
+    def to_bytes(self) -> bytes:
+        """Return a database that is in memory as bytes."""
+        with self._lock:
+            return self._connection.serialize()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Database:
+        """Return a database in memory from its bytes, which nobody else had."""
+        database = cls(MEMORY, make=True)
+        database._connection.deserialize(data)
+        return database
+
     def shred(self) -> None:
         """Leave nothing of what was deleted in the file or beside it."""
         with self._lock, _KIND.errors(self.path):

@@ -51,6 +51,18 @@ class LastModel:
         with self._store.transaction():
             self._set(with_lists(self.now, run, body, self._store.policy))
 
+    def suspend(self) -> LocalModel | None:
+        """Return what memory has that the store has not. Public numbers are needed until lists have come for them."""
+        if self.held is None or self.expects_lists:
+            return self.held
+        return msgspec.structs.replace(self.held, plan=None, numbers=b"", lists=b"")
+
+    def resume(self, model: LocalModel | None) -> None:
+        """Go on with what `suspend` returned."""
+        self.held = model
+        if model is not None and not model.numbers:
+            self._lists_came = bytes.fromhex(model.run)
+
     def _set(self, model: LocalModel) -> None:
         if self._in_memory:
             self.held = msgspec.structs.replace(model, numbers=_one_copy(model.numbers), lists=_one_copy(model.lists))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from hdpmf.device.database import Database
 from hdpmf.device.named_values import FIRST, NamedValues, at_place
@@ -28,10 +29,12 @@ class RosterPin:
     @property
     def now(self) -> PinnedRoster | None:
         """The pinned roster."""
-        if self._in_memory:
+        if self._kept is not None:
             return self._kept
         data = self._values.get(self._name)
-        return None if data is None else PinnedRoster.from_bytes(data)
+        if data is None:
+            return None
+        return PinnedRoster.by_digest(data) if self._in_memory else PinnedRoster.from_bytes(data)
 
     def forget(self) -> None:
         """Take it out of the file."""
@@ -50,7 +53,7 @@ class RosterPin:
         if roster.users[roster.roster.place(own_key)] != own_users:
             raise ProtocolError(f"the roster has another number of users for this device than {own_users}")
         if self._in_memory:
-            self._kept = roster  # as with the item table: thousands of simulated devices need not hold a copy each
-        else:
-            self._values.set(self._name, data)
+            # As with the item table: thousands of simulated devices need not hold a copy each.
+            self._kept, data = roster, sha256(data).digest()
+        self._values.set(self._name, data)
         return roster

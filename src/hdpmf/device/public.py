@@ -169,6 +169,11 @@ class PinnedRoster:
         return roster
 
     @staticmethod
+    def by_digest(digest: bytes) -> PinnedRoster | None:
+        """A roster that somebody in this process holds, by its digest."""
+        return _ROSTERS.get(digest)
+
+    @staticmethod
     def bytes_of(keys: Sequence[bytes], users: Sequence[int]) -> bytes:
         """A roster as it is kept in the device's file."""
         return msgspec.msgpack.encode((keys, users))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,9 @@ from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
 from hdpmf.methods import Status, method_named
 from hdpmf.privacy.sampling import Noise
-from hdpmf.protocol import Message, Terms
+from hdpmf.protocol import Message, Ready, Terms
+from hdpmf.protocol.layout import SumLayout
+from hdpmf.shard.outgoing import compose
 from hdpmf.threads import Workers
 
 
@@ -89,6 +92,19 @@ class Session(ABC):
     @abstractmethod
     def revive(self, number: int) -> None:
         """After a restart: make a job's numbers ready again, where that can be, for a sum that they were not in."""
+
+    @abstractmethod
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """The words of a job in a secure sum, by the number of participants."""
+
+    def wait_for_sum(self, number: int, numbers: np.ndarray) -> Ready:
+        """Keep a job's numbers for a secure sum: what is under no mask never leaves."""
+        self.sum = SumOfJob(number, numbers, self.layout(number), self.agreed())
+        return compose(Ready, number=number)
+
+    def resume_sum(self, data: bytes) -> None:
+        """Go on with a secure sum that was suspended."""
+        self.sum = SumOfJob.resume(data, self.layout, self.agreed(), self._store)
 
     def unsent(self) -> float:
         """The part of what the run was to cost that never left, now that it is over here."""

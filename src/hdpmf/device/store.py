@@ -157,6 +157,16 @@ class DeviceStore:
             database.close()
             raise
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> DeviceStore:
+        """Return a simulated device's store from what `to_bytes` gave."""
+        database = Database.from_bytes(data)
+        return cls(database, Vault.unlock(read_header(database), None))
+
+    def to_bytes(self) -> bytes:
+        """Return a store that is in memory as bytes: simulated devices travel between processes."""
+        return self._database.to_bytes()
+
     @staticmethod
     def is_encrypted(path: str | os.PathLike[str]) -> bool:
         """Whether a store needs a passphrase."""

@@ -1,4 +1,7 @@
-"""A device's part in the secure sum of one job. It lives in memory: a restart is a drop-out."""
+"""A device's part in the secure sum of one job. It lives in memory: a restart is a drop-out.
+
+A simulated device has no process of its own; what it has in memory it takes along (`SumOfJob.suspend`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from hdpmf.device.plans import Plans
@@ -20,6 +24,14 @@ from hdpmf.secure_sum.messages import Advertisement, MaskedVector, SumPlan
 from hdpmf.shard.outgoing import masked
 
 _MAX_PLANS = 32  # a recommender that does not like what devices drew may break off and ask again, but not for ever
+
+
+class _Suspended(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    numbers: bytes | None
+    client: bytes | None
+    plans: int
+    last: tuple[int, bytes] | None
 
 
 @dataclass(slots=True, repr=False)
@@ -72,6 +84,35 @@ class SumOfJob:
         self._last = request, leaving
         return leaving
 
+    def suspend(self) -> bytes:
+        """Return all of it as bytes. PRIVATE: the numbers are under no mask."""
+        numbers = None if self.numbers is None else self.numbers.tobytes()
+        client = None if self._client is None else self._client.suspend()
+        return msgspec.msgpack.encode(_Suspended(self.number, numbers, client, self._plans, self._last))
+
+    @classmethod
+    def resume(
+        cls, data: bytes, layout: Callable[[int], Callable[[int], SumLayout]], terms: Terms, store: DeviceStore
+    ) -> SumOfJob:
+        """Return what `suspend` gave the bytes of; ``layout`` is by job."""
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        numbers = None if state.numbers is None else np.frombuffer(state.numbers, np.int64)
+        job = cls(state.number, numbers, layout(state.number), terms, None, state.plans, state.last)
+        pinned = store.roster
+        if state.client is not None and pinned is not None:
+            job._client = SecureSumClient.resume(
+                state.client, store.identity, pinned.roster, store.policy.sum_policy(), job._about(store)
+            )
+        return job
+
+    def _about(self, store: DeviceStore) -> bytes:
+        """What masks are bound to: the items that were agreed on."""
+        catalogue = store.pinned_catalogue
+        agreed = None if catalogue is None else catalogue.named(self.terms.catalogue)
+        if agreed is None:
+            raise SecureSumError("refused: the items that were agreed on are not here any more")
+        return bound_to(agreed.items)
+
     def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
         if self.numbers is None:
             raise SecureSumError(
@@ -96,10 +137,7 @@ class SumOfJob:
                     f"refused: {plan.minimum} devices may count for fewer than the {self.terms.minimum} users that "
                     "were agreed on"
                 )
-        catalogue = store.pinned_catalogue
-        agreed = None if catalogue is None else catalogue.named(self.terms.catalogue)
-        if agreed is None:
-            raise SecureSumError("refused: the items that were agreed on are not here any more")
+        about = self._about(store)
         words = self.layout(plan.n_participants).encode(self.numbers)
         policy = store.policy.sum_policy()
-        return SecureSumClient(store.identity, pinned.roster, words, policy, bound_to(agreed.items))
+        return SecureSumClient(store.identity, pinned.roster, words, policy, about)

@@ -16,7 +16,6 @@ from hdpmf.device.ledger import Action
 from hdpmf.device.paying import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
 from hdpmf.device.run_state import kept
 from hdpmf.device.session import Outcome, Session
-from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
 from hdpmf.methods import method_named
 from hdpmf.privacy.coding import FEWEST_LABEL_EPSILON
@@ -56,7 +55,7 @@ class SurveySession(Session):
                 part, labels = taking_part(self._store, np.zeros(0, np.intp)), np.zeros(part.ratings.n_users, np.bool_)
             shard = self._shard(survey, part)
             shard.resume(grouping, labels)
-            self._second(survey, grouping, shard)
+            self._second(shard)
         else:
             self._first(survey, self._shard(survey, part))
 
@@ -67,8 +66,8 @@ class SurveySession(Session):
         check_survey(survey, terms)
         pays = choose(self._store, terms, self._setup.recommender)
         part = taking_part(self._store, pays[0])
-        answer = self._first(survey, self._shard(survey, part))
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True
+        answer = self._first(survey, self._shard(survey, part))
         # Numbers for a secure sum leave later, under masks; bits leave with this answer.
         action: Action = "agreed" if isinstance(answer, Ready) else "sent"
         return Outcome(answer, self.entry(action, 0, agreed_words(terms, self.standing())), pays)
@@ -87,7 +86,7 @@ class SurveySession(Session):
             raise ProtocolError("no label was drawn")
         # In the store with this answer, before anything made with it can leave.
         state.opening, state.labels, state.number, self.touched = body, shard.labels.tobytes(), 1, True
-        answer = self._second(survey, grouping, shard)
+        answer = self._second(shard)
         return Outcome(
             answer, self.entry("agreed", 1, "drew a taste label, which stays here, and sums its ratings by it")
         )
@@ -111,22 +110,27 @@ class SurveySession(Session):
 
     def _first(self, survey: Survey, shard: OneRoundShard) -> Message:
         if survey.labels:
-            return self._wait(0, shard.count().weights, lambda n: popularity_layout(survey, n))
+            return self.wait_for_sum(0, shard.count().weights)
         answer = shard.contribute()
         if not isinstance(answer, SumContribution):
             return answer
-        return self._wait(0, survey_numbers(answer), lambda n: survey_layout(survey, n))
+        return self.wait_for_sum(0, survey_numbers(answer))
 
-    def _second(self, survey: Survey, grouping: Grouping, shard: OneRoundShard) -> Message:
+    def _second(self, shard: OneRoundShard) -> Message:
         answer = shard.contribute()
         if not isinstance(answer, SumContribution):
             raise ProtocolError("taste labels are for sums over users, not for bits")
-        return self._wait(1, survey_numbers(answer), lambda n: survey_layout(survey, n, len(grouping.heads)))
+        return self.wait_for_sum(1, survey_numbers(answer))
 
-    def _wait(self, number: int, numbers: np.ndarray, layout: Callable[[int], SumLayout]) -> Message:
-        """What is under no mask never leaves: the numbers wait here for a secure sum."""
-        self.sum = SumOfJob(number, numbers, layout, self.agreed())
-        return compose(Ready, number=number)
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """As in ``Session``: everything at once or, with taste labels, weights first."""
+        survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
+        if survey is None:
+            raise ProtocolError("a survey must come first")
+        if survey.labels and number == 0:
+            return lambda n: popularity_layout(survey, n)
+        groups = () if grouping is None else (len(grouping.heads),)
+        return lambda n: survey_layout(survey, n, *groups)
 
     def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
         terms = self._terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from hdpmf.device.local_model import LocalModel
 from hdpmf.device.paying import TakingPart, agreed_words, choose, taking_part, who_paid
 from hdpmf.device.run_state import RunState, kept
 from hdpmf.device.session import Outcome, Session, Setup
-from hdpmf.device.summing import SumOfJob
 from hdpmf.errors import ProtocolError
 from hdpmf.methods import Status, method_named, method_with
 from hdpmf.privacy.mechanisms import MECHANISMS, mechanism_of
@@ -22,11 +22,10 @@ from hdpmf.protocol import (
     Message,
     Opening,
     Plan,
-    Ready,
     Round,
     Terms,
 )
-from hdpmf.protocol.layout import counts_layout, gradients_layout
+from hdpmf.protocol.layout import SumLayout, counts_layout, gradients_layout
 from hdpmf.shard.device_shard import DeviceShard
 from hdpmf.shard.outgoing import compose
 from hdpmf.shard.state import ShardState
@@ -60,7 +59,12 @@ class TrainingSession(Session):
     def revive(self, number: int) -> None:
         """Counts need no noise, so they are counted again; a round's gradients would have other noise."""
         if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
-            self._ready(0, self._going_on().counts().counts)
+            self.wait_for_sum(0, self._going_on().counts().counts)
+
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """As in ``Session``: counts, then gradients."""
+        plan, words = self._plan(), counts_layout if number == 0 else gradients_layout
+        return lambda n: words(plan, n)
 
     def _agree(self, plan: Plan, body: bytes) -> Outcome:
         if self.state.plan is not None:
@@ -133,7 +137,7 @@ class TrainingSession(Session):
         number = message.number
         if terms.view == "sums":
             units = shard.contribute_units()
-            answer: Message = self._ready(number, units)
+            answer: Message = self.wait_for_sum(number, units)
             entry = None  # nothing has left yet; the ledger hears of it when the masked words do
         else:
             answer = shard.contribute()
@@ -261,13 +265,7 @@ class TrainingSession(Session):
         return self._shard
 
     def _answer(self, message: ItemCounts | Gradients, numbers: np.ndarray) -> Message:
-        return self._ready(0, numbers) if self.agreed().view == "sums" else message
-
-    def _ready(self, number: int, numbers: np.ndarray) -> Ready:
-        plan = self._plan()
-        layout = counts_layout if number == 0 else gradients_layout
-        self.sum = SumOfJob(number, numbers, lambda n: layout(plan, n), self.agreed())
-        return compose(Ready, number=number)
+        return self.wait_for_sum(0, numbers) if self.agreed().view == "sums" else message
 
     def _plan(self) -> Plan:
         if self._agreed_plan is None:

@@ -3,32 +3,63 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from multiprocessing.connection import Connection
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hdpmf.errors import FederationError
 from hdpmf.federation.memory import MemoryTrim
 from hdpmf.federation.population import DeviceRatings
-from hdpmf.federation.reports import SentReport, reports_of
+from hdpmf.federation.reports import SentReport
 from hdpmf.protocol import DeviceCard
 from hdpmf.protocol.servers import Servers
 from hdpmf.transport import DeviceReply, InProcessNetwork, RecommenderTransport
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Vectors:
-    """The user vectors of devices, for whoever owns all of them: a simulation."""
-
-    users: list[str]
-    vectors: np.ndarray
-
+if TYPE_CHECKING:
+    from hdpmf.federation.simulated_device import Vectors
 
 _AT_A_TIME = 100  # messages in a pipe: bounds the memory
+
+
+class SimulatedDevices(Protocol):
+    """The devices of a simulation, wherever they are.
+
+    Attributes:
+        cards: As the roster lists them.
+        network: The recommender's way to them.
+    """
+
+    cards: tuple[DeviceCard, ...]
+    network: RecommenderTransport
+
+    def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
+        """Make every device pin the same roster."""
+        ...
+
+    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+        """Return every device's reports to two servers, for the task that is published."""
+        ...
+
+    def vectors(self) -> list[Vectors]:
+        """Return the user vectors of devices that have finished a run."""
+        ...
+
+    def close(self) -> None:
+        """Let all of it go."""
+        ...
+
+
+Engine = Callable[[Sequence[DeviceRatings], str, int], SimulatedDevices]
+"""Makes devices, given their ratings, a ``Policy`` as TOML and the seed of all draws."""
+
+
+def make_devices(parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int = 1) -> SimulatedDevices:
+    """Return devices in this process, or in several."""
+    processes = min(processes, len(parts))
+    if processes == 1:
+        return DevicesHere(parts, policy, seed)
+    return DevicesInProcesses(parts, policy, seed, processes)
 
 
 class DevicesHere:
@@ -41,56 +72,37 @@ class DevicesHere:
     """
 
     def __init__(self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0) -> None:
-        from hdpmf.device.agent import DeviceAgent
         from hdpmf.device.policy import Policy
-        from hdpmf.device.store import DeviceStore
-        from hdpmf.privacy.sampling import SeededNoise
+        from hdpmf.federation.simulated_device import SimulatedDevice
 
         agreed = Policy.from_toml(policy)
-        self._stores: list[DeviceStore] = []
-        self._agents: list[DeviceAgent] = []
-        self._noises: list[SeededNoise] = []
-        cards, answers = [], {}
-        for number, part in enumerate(parts, start=first):
-            store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=agreed)
-            store.add(part.ratings)
-            store.set_weights(part.weights, part.ratings)
-            noise = SeededNoise(seed, stream=100 + number)
-            agent = DeviceAgent(store, noise=noise, simulation=True, seed=seed)
-            name = store.identity.public.hex()
-            cards.append(DeviceCard(name=f"device {number}", identity=name, node=name, users=store.users))
-            answers[name] = agent.answer
-            self._stores.append(store)
-            self._agents.append(agent)
-            self._noises.append(noise)
-        self.cards = tuple(cards)
-        self.network: RecommenderTransport = InProcessNetwork(answers)
+        self._devices = [
+            SimulatedDevice.create(part, agreed, number, seed) for number, part in enumerate(parts, start=first)
+        ]
+        self.cards = tuple(device.card for device in self._devices)
+        self.network: RecommenderTransport = InProcessNetwork(
+            {card.identity: device.answer for card, device in zip(self.cards, self._devices, strict=True)}
+        )
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Every device pins the same roster."""
-        keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
-        for store in self._stores:
-            store.pin_roster(keys, users)
+        for device in self._devices:
+            device.pin_roster(cards)
 
     def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
         """Every device's reports to two servers, for the task that is published."""
-        return reports_of(self._stores, self._noises, servers, files, now)
+        for device in self._devices:
+            yield from device.reports(servers, files, now)
 
     def vectors(self) -> list[Vectors]:
         """User vectors of the devices that have finished a run."""
-        vectors = []
-        for agent in self._agents:
-            model = agent.model
-            if model is not None and model.users:
-                flat = np.frombuffer(model.vectors, np.float32)
-                vectors.append(Vectors(list(model.users), flat.reshape(len(model.users), -1)))
-        return vectors
+        return [vectors for device in self._devices if (vectors := device.vectors) is not None]
 
     def close(self) -> None:
         """Let all of it go."""
         self.network.close()
-        for store in self._stores:
-            store.close()
+        for device in self._devices:
+            device.close()
 
 
 class DevicesInProcesses:

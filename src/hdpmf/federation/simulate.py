@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.federation.devices import DevicesHere, DevicesInProcesses, Vectors
+from hdpmf.federation.devices import Engine, make_devices
 from hdpmf.federation.population import deal
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_bit import HDPBit
@@ -32,6 +33,9 @@ from hdpmf.service.outcome import RunOutcome
 from hdpmf.service.run import Run, no_log
 from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard import Devices
+
+if TYPE_CHECKING:
+    from hdpmf.federation.simulated_device import Vectors
 
 _RECOMMENDER_STREAM = 1
 """As in the library's training, so that the first factors of a seed are the same."""
@@ -114,6 +118,7 @@ def simulate(
     max_ratings: int | None = None,
     seed: int = 0,
     processes: int = 1,
+    engine: Engine | None = None,
     metrics: Metrics | None = None,
     log: Callable[[str], None] = no_log,
 ) -> Simulation:
@@ -128,6 +133,7 @@ def simulate(
         max_ratings: Most ratings of a person that take part: a line of every device's policy.
         seed: Drives dealing and all noise; h and the first factors, too. For keys there is no seed.
         processes: Spread the devices over so many processes.
+        engine: Makes the devices somewhere else instead.
         metrics: Where things are counted.
         log: Told what happens.
 
@@ -146,11 +152,9 @@ def simulate(
         )
     log(f"setting up {n_devices:,} devices")
     parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
-    processes = min(processes, n_devices)
-    simulated = (
-        DevicesHere(parts, policy, seed) if processes == 1 else DevicesInProcesses(parts, policy, seed, processes)
-    )
-    with closing(simulated):
+    if engine is None:
+        engine = partial(make_devices, processes=processes)
+    with closing(engine(parts, policy, seed)) as simulated:
         table, enrolled = catalogue_table(train.items, train.scale, train.item_table), Enrolled(simulated.cards)
         if settings.view == "two-servers":
             from hdpmf.federation.two_servers import run_with_two_servers

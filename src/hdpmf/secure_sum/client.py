@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hdpmf.errors import SecureSumError
@@ -37,6 +38,24 @@ from hdpmf.secure_sum.plan import (
 from hdpmf.secure_sum.primitives import KEY_BYTES, WIDE_WORD, WORD, Agreement, add_mask, new_secret, seal, unseal
 from hdpmf.secure_sum.roster import DeviceIdentity, Roster
 from hdpmf.secure_sum.shamir import SHARE_BYTES, split
+
+
+class _Suspended(msgspec.Struct, frozen=True):
+    """A session between two messages. PRIVATE: with it the device's masks come off."""
+
+    plan: SumPlan
+    steps_left: int
+    vector: bytes | None
+    holders: tuple[int, ...]
+    own: DeviceKeys
+    seed: bytes
+    mask_secret: bytes
+    channel_secret: bytes
+    mask_keys: dict[int, bytes]
+    channels: dict[int, bytes]
+    held: dict[int, bytes]
+    partners: tuple[int, ...]
+    survivors: bytes
 
 
 class SecureSumClient:
@@ -84,6 +103,55 @@ class SecureSumClient:
         self._mask_keys: dict[int, bytes] = {}
         self._channels: dict[int, bytes] = {}
         self._held: dict[int, bytes] = {}
+        self._partners: set[int] = set()
+        self._survivors = b""
+
+    def suspend(self) -> bytes | None:
+        """Return the session as bytes, for a device whose process ends between two messages; None when it is over.
+
+        Whoever resumes it must be the only one: two answers to one step would give away what one must not.
+        """
+        if self.over or self._channel is None:
+            return None
+        state = _Suspended(
+            plan=self._plan,
+            steps_left=len(self._handlers),
+            vector=None if self._vector is None else self._vector.tobytes(),
+            holders=self._holders,
+            own=self._own,
+            seed=self._seed,
+            mask_secret=self._mask_secret,
+            channel_secret=self._channel.secret_bytes(),
+            mask_keys=self._mask_keys,
+            channels=self._channels,
+            held=self._held,
+            partners=tuple(self._partners),
+            survivors=self._survivors,
+        )
+        return msgspec.msgpack.encode(state)
+
+    @classmethod
+    def resume(
+        cls, data: bytes, identity: DeviceIdentity, roster: Roster, policy: SumPolicy | None = None, about: bytes = b""
+    ) -> SecureSumClient:
+        """Return the session that `suspend` gave the bytes of."""
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        plan = state.plan
+        client = cls(identity, roster, np.frombuffer(state.vector or b"", plan.word), policy, about)
+        if state.vector is None:
+            client._vector = None
+        del client._handlers[state.steps_left :]
+        client._set_plan(plan)
+        client._holders = state.holders
+        client._own = state.own
+        client._seed, client._mask_secret = state.seed, state.mask_secret
+        client._channel, client._mask_key = Agreement(state.channel_secret), Agreement(state.mask_secret)
+        client._mask_keys = state.mask_keys
+        client._channels = state.channels
+        client._held = state.held
+        client._partners = set(state.partners)
+        client._survivors, client._listed = state.survivors, int.from_bytes(state.survivors, "little")
+        return client
 
     def __repr__(self) -> str:
         return f"SecureSumClient(device {self.device}, {'open' if self._handlers else 'over'})"
@@ -122,16 +190,13 @@ class SecureSumClient:
     def _accept(self, plan: SumPlan) -> Advertisement:
         check_roster(plan, self._roster)
         self._policy.check(plan, len(self._roster))
-        participants = int.from_bytes(plan.participants, "little")
-        if not participants >> self.device & 1:
+        if not int.from_bytes(plan.participants, "little") >> self.device & 1:
             raise SecureSumError("the plan does not ask this device")
         if self._vector is None or len(self._vector) != plan.length:
             raise SecureSumError(f"the plan is for vectors of {plan.length} words; this device has another length")
         if self._vector.dtype != plan.word:
             raise SecureSumError("the plan is for words of another width than this device's")
-        self._plan = plan
-        self._participants = participants
-        self._digest = plan.digest_about(self._about)
+        self._set_plan(plan)
         # Drawn now, when the cohort cannot be changed any more, and by nobody but this device.
         draw = new_secret()
         self._holders = draw_holders(read_bitmap(plan.participants), self.device, plan.neighbours, draw)
@@ -142,6 +207,11 @@ class SecureSumClient:
         signature = self._identity.sign(keys_text(self._digest, self.device, *fields))
         self._own = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
         return Advertisement(session=plan.session, keys=self._own, draw=draw)
+
+    def _set_plan(self, plan: SumPlan) -> None:
+        self._plan = plan
+        self._participants = int.from_bytes(plan.participants, "little")
+        self._digest = plan.digest_about(self._about)
 
     def _deal(self, message: PartnerKeys) -> DealtShares:
         peers = message.keys

@@ -60,6 +60,10 @@ class Agreement:
     def __repr__(self) -> str:
         return "Agreement(...)"
 
+    def secret_bytes(self) -> bytes:
+        """The secret, for the device's own memory and for nobody else."""
+        return self._key.private_bytes_raw()
+
     def key(self, theirs: bytes, salt: bytes, info: bytes, size: int = KEY_BYTES) -> bytes:
         """A key that only the owners of both secrets can compute."""
         try:

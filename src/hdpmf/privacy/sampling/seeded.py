@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,22 @@ class SeededNoise:
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         self._generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, stream])))
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """How far the stream is. Set it, and the same draws follow."""
+        state: Any = self._generator.bit_generator.state
+        return (*map(int, state["state"]["state"]), int(state["has_uint32"]), int(state["uinteger"]))
+
+    @state.setter
+    def state(self, value: tuple[int, ...]) -> None:
+        *words, has_half, half = value
+        self._generator.bit_generator.state = {
+            "bit_generator": "SFC64",
+            "state": {"state": np.array(words, np.uint64)},
+            "has_uint32": has_half,
+            "uinteger": half,
+        }
 
     def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
         """Exp(1) draws."""
