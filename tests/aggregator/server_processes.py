@@ -15,7 +15,6 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hdpmf.aggregator.config import AggregatorConfig, Limits, TaskRules
-from hdpmf.aggregator.door import tls_context
 from hdpmf.aggregator.folder import AggregatorFolder
 from hdpmf.dap import (
     COLLECTION_JOB_PATH,
@@ -50,6 +49,7 @@ from hdpmf.protocol.submission import (
 )
 from hdpmf.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
 from hdpmf.transport.parties import PartyKey
+from hdpmf.transport.tls import client_context
 
 LEADER, HELPER = "leader", "helper"
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
@@ -217,7 +217,7 @@ class Pair:
             client.close()
 
     def context(self, role: str) -> ssl.SSLContext:
-        return tls_context(self.cards[role].authority)
+        return client_context(self.cards[role].authority)
 
     def start(self, *roles: str, options: Iterable[str] = ()) -> None:
         """Start servers, and wait until they answer."""

@@ -46,7 +46,7 @@ class TwoServers:
     """
 
     def __init__(self, servers: Servers, party: PartyKey) -> None:
-        self._leader, self._helper = (_Door(card, party) for card in (servers.leader, servers.helper))
+        self._leader, self._helper = (ServerClient(card, party) for card in (servers.leader, servers.helper))
 
     def __enter__(self) -> Self:
         return self
@@ -79,24 +79,42 @@ class TwoServers:
         return body
 
 
-class _Door:
-    """One of the two."""
+class ServerClient:
+    """An HTTPS client of one of the two servers, pinned to its card.
 
-    def __init__(self, card: Server, party: PartyKey) -> None:
+    Args:
+        card: The server's.
+        party: The caller's key, which it authenticates with.
+        timeout: Seconds that a connection, or a part of an answer, may take.
+    """
+
+    def __init__(self, card: Server, party: PartyKey, timeout: float = ANSWER_SECONDS) -> None:
         self._card = card
         self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
         try:
             self._client = HttpsClient(
-                f"the server of {card.organisation!r}", card.authority, timeout=ANSWER_SECONDS, keep=KEEP_SECONDS
+                f"the server of {card.organisation!r}", card.authority, timeout=timeout, keep=KEEP_SECONDS
             )
         except ConfigError as error:
             raise ConfigError(f"the card of {card.organisation!r}: {error}") from None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
+        """End the connections."""
         self._client.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> tuple[int, str, bytes]:
-        """Return status, media type and body of the answer; a refusal is an error."""
+        """Return status, media type and body of the answer.
+
+        Raises:
+            TransportError: The server cannot be reached, or cannot answer now.
+            DapError: It refused.
+        """
         headers = {"authorization": self._authorization}
         if media_type is not None:
             headers["content-type"] = media_type
@@ -110,7 +128,7 @@ class _Door:
         if answer.status in _LATER:
             return TransportError(f"the server of {name!r} cannot do it at the moment (status {answer.status})")
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return DapError(f"the server of {name!r} does not know this recommender", Problem.UNAUTHORIZED_REQUEST)
+            return DapError(f"the server of {name!r} does not know this caller", Problem.UNAUTHORIZED_REQUEST)
         if answer.media_type != PROBLEM_MEDIA_TYPE:
             return DapError(f"the server of {name!r} refused with status {answer.status}")
         try:
