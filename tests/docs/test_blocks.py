@@ -26,6 +26,7 @@ PYTHON_NOT_RUN = {
         'model = HDPMF(n_factors=10, epochs=100, on="gpu"',
     ): "a GPU; benchmarks/gpu.py runs it where there is one",
     ("docs/gpu.md", "from hdpmf.models.together"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
+    ("docs/flower.md", "from hdpmf.flower.server_app"): "Ray; tests/flower runs it",
     ("docs/transport.md", "with FlowerRecommender(folder"): "enrolled devices; tests/federation runs it",
 }
 

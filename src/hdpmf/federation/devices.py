@@ -17,7 +17,7 @@ from hdpmf.protocol.servers import Servers
 from hdpmf.transport import DeviceReply, InProcessNetwork, RecommenderTransport
 
 if TYPE_CHECKING:
-    from hdpmf.federation.simulated_device import Vectors
+    from hdpmf.federation.virtual_device import Vectors
 
 _AT_A_TIME = 100  # messages in a pipe: bounds the memory
 
@@ -73,11 +73,11 @@ class DevicesHere:
 
     def __init__(self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0) -> None:
         from hdpmf.device.policy import Policy
-        from hdpmf.federation.simulated_device import SimulatedDevice
+        from hdpmf.federation.virtual_device import VirtualDevice
 
         agreed = Policy.from_toml(policy)
         self._devices = [
-            SimulatedDevice.create(part, agreed, number, seed) for number, part in enumerate(parts, start=first)
+            VirtualDevice.create(part, agreed, number, seed) for number, part in enumerate(parts, start=first)
         ]
         self.cards = tuple(device.card for device in self._devices)
         self.network: RecommenderTransport = InProcessNetwork(

@@ -35,7 +35,7 @@ from hdpmf.service.settings import Pace, RunSettings
 from hdpmf.shard import Devices
 
 if TYPE_CHECKING:
-    from hdpmf.federation.simulated_device import Vectors
+    from hdpmf.federation.virtual_device import Vectors
 
 _RECOMMENDER_STREAM = 1
 """As in the library's training, so that the first factors of a seed are the same."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.shared.federation import FederatedOptions, Method, Minimum, RunOptions
 from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Json, Seed, data_option, privacy_option, run_option
+from hdpmf.cli.shared.options import Json, Seed, completing, data_option, privacy_option, run_option
 from hdpmf.cli.shared.output import print_json, print_lines, print_table
 from hdpmf.cli.shared.ratings import SplitOptions, SteppedRatingsOptions
 from hdpmf.cli.shared.weights import WeightOptions
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.federation.simulate import SimulationResult
+    from hdpmf.federation.simulate import Simulation, SimulationResult
     from hdpmf.ratings import Ratings
+
+
+_ENGINES = ("memory", "flower")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,33 @@ class CrowdOptions:
         ),
     ] = None
     processes: Annotated[int, run_option("--processes", metavar="N", min=1, help="Processes with devices in them.")] = 2
+    engine: Annotated[
+        str,
+        run_option(
+            "--engine",
+            metavar="ENGINE",
+            help="Where devices are: in memory, or on flower, whose engine (Ray) can spread them over a cluster.",
+            autocompletion=completing(_ENGINES),
+        ),
+    ] = "memory"
+
+    def simulation(self) -> Callable[..., Simulation]:
+        """Return the function that runs a simulation on the chosen engine.
+
+        Raises:
+            ConfigError: There is no such engine.
+            MissingExtraError: Flower is not installed.
+        """
+        if self.engine not in _ENGINES:
+            raise ConfigError(f"--engine must be {' or '.join(_ENGINES)}, not {self.engine!r}")
+        if self.engine == "memory":
+            from hdpmf.federation.simulate import simulate
+        else:
+            from hdpmf.transport.extras import needs
+
+            with needs("flwr", extra="flower"):
+                from hdpmf.flower.server_app import simulate
+        return simulate
 
 
 @grouped
@@ -62,7 +93,6 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run a federation of simulated devices in one go, through the same messages, and measure it."""
-    from hdpmf.federation.simulate import simulate as run
     from hdpmf.service.live import watch
     from hdpmf.service.metrics import Metrics
 
@@ -76,7 +106,7 @@ def simulate(
     settings = run_options.settings(method, options, users, users if minimum is None else minimum)
     metrics = Metrics()
     with watch(metrics, lines=not json) as log:
-        done = run(
+        done = crowd.simulation()(
             training,
             settings,
             weights,

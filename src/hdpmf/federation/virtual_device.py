@@ -1,4 +1,4 @@
-"""A simulated device: a person's store and agent with seeded noise, as a value that can travel between processes."""
+"""A virtual device: a store and an agent with seeded noise, as a value that can travel between processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     agent: bytes
 
 
-class SimulatedDevice:
+class VirtualDevice:
     """One device of a simulation.
 
     Args:
@@ -79,7 +79,7 @@ class SimulatedDevice:
         self._agent = DeviceAgent(store, noise=self._noise, simulation=True, seed=seed)
 
     @classmethod
-    def create(cls, part: DeviceRatings, policy: Policy, number: int, seed: int) -> SimulatedDevice:
+    def create(cls, part: DeviceRatings, policy: Policy, number: int, seed: int) -> VirtualDevice:
         """Return a device with these ratings."""
         store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)
         store.add(part.ratings)
@@ -87,7 +87,7 @@ class SimulatedDevice:
         return cls(store, number, seed)
 
     @classmethod
-    def from_bytes(cls, data: bytes, public: PublicFacts) -> SimulatedDevice:
+    def from_bytes(cls, data: bytes, public: PublicFacts) -> VirtualDevice:
         """Return the device that `to_bytes` gave the bytes of, in the middle of whatever it was at."""
         _hold(public)
         state = msgspec.msgpack.decode(data, type=_State)

@@ -12,7 +12,7 @@ from hdpmf.device.policy import Policy
 from hdpmf.federation.population import DeviceRatings
 from hdpmf.federation.reports import SentReport
 from hdpmf.federation.simulate import simulate
-from hdpmf.federation.simulated_device import PublicFacts, SimulatedDevice, Vectors
+from hdpmf.federation.virtual_device import PublicFacts, Vectors, VirtualDevice
 from hdpmf.privacy import PrivacySpec
 from hdpmf.privacy.sampling import SeededNoise
 from hdpmf.protocol import DeviceCard
@@ -35,7 +35,7 @@ class TravellingDevices:
         self.states: dict[str, bytes] = {}
         cards = []
         for number, part in enumerate(parts):
-            device = SimulatedDevice.create(part, Policy.from_toml(policy), number, seed)
+            device = VirtualDevice.create(part, Policy.from_toml(policy), number, seed)
             cards.append(device.card)
             self.states[device.card.identity] = device.to_bytes()
         self.cards = tuple(cards)
@@ -43,7 +43,7 @@ class TravellingDevices:
         self.network = InProcessNetwork({name: lambda data, name=name: self.answer(name, data) for name in self.states})
 
     def answer(self, name: str, data: bytes) -> bytes:
-        device = SimulatedDevice.from_bytes(self.states[name], self.public)
+        device = VirtualDevice.from_bytes(self.states[name], self.public)
         reply = device.answer(data)
         self.states[name] = device.to_bytes()
         return reply
@@ -51,18 +51,18 @@ class TravellingDevices:
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         self.public = PublicFacts.of(TABLE, cards)
         for name, state in self.states.items():
-            device = SimulatedDevice.from_bytes(state, self.public)
+            device = VirtualDevice.from_bytes(state, self.public)
             device.pin_roster(cards)
             self.states[name] = device.to_bytes()
 
     def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
         for name, state in self.states.items():
-            device = SimulatedDevice.from_bytes(state, self.public)
+            device = VirtualDevice.from_bytes(state, self.public)
             yield from device.reports(servers, files, now)
             self.states[name] = device.to_bytes()
 
     def vectors(self) -> list[Vectors]:
-        found = [SimulatedDevice.from_bytes(state, self.public).vectors for state in self.states.values()]
+        found = [VirtualDevice.from_bytes(state, self.public).vectors for state in self.states.values()]
         return [vectors for vectors in found if vectors is not None]
 
     def close(self) -> None:

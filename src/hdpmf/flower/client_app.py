@@ -1,0 +1,98 @@
+"""The private side as a Flower ClientApp: each message meets a device made from its state, on whichever worker is free.
+
+A simulated device is bytes in ``context.state`` between two messages. A silo is a device store on the SuperNode's own
+disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from hdpmf.device.agent import DeviceAgent
+from hdpmf.device.public import PinnedRoster
+from hdpmf.device.store import DeviceStore
+from hdpmf.errors import ConfigError
+from hdpmf.federation.virtual_device import VirtualDevice
+from hdpmf.flower.records import Card, Question, UserVectors, pack, unpack
+
+_log = logging.getLogger(__name__)
+
+app = ClientApp()
+
+
+@app.query("card")
+def card(message: Message, context: Context) -> Message:
+    """Return the silo's card for the roster."""
+    with _silo(context) as store:
+        return Message(pack(Card(store.identity.public.hex(), store.users)), reply_to=message)
+
+
+@app.query("answer")
+def answer(message: Message, context: Context) -> Message:
+    """Return a device's reply to a message of the recommender."""
+    question = unpack(message.content, Question)
+    if "store" in context.node_config:
+        with _silo(context) as store:
+            return Message(pack(_answer_from(store, question, context)), reply_to=message)
+    with _simulated(question, context) as device:
+        return Message(pack(device.answer(question.message)), reply_to=message)
+
+
+@app.query("report")
+def report(message: Message, context: Context) -> Message:
+    """Return a simulated device's reports to two servers, whose keys they are encrypted to."""
+    question = unpack(message.content, Question)
+    task = question.task
+    if task is None:
+        raise ConfigError("a report needs a task")
+    with _simulated(question, context) as device:
+        return Message(pack(list(device.reports(task.servers, task.files, task.now))), reply_to=message)
+
+
+@app.query("vectors")
+def vectors(message: Message, context: Context) -> Message:
+    """Return a simulated device's user vectors, by which a simulation measures its model."""
+    with _simulated(unpack(message.content, Question), context) as device:
+        found = device.vectors
+    reply = UserVectors([], b"") if found is None else UserVectors(found.users, found.vectors.tobytes())
+    return Message(pack(reply), reply_to=message)
+
+
+@contextmanager
+def _simulated(question: Question, context: Context) -> Iterator[VirtualDevice]:
+    """Make the device that this node is: the server app deals it with its first message."""
+    if "store" in context.node_config:
+        raise ConfigError("this node has a store of its own, which takes part in no simulation")
+    device = VirtualDevice.from_bytes(question.device or unpack(context.state, bytes), question.public)
+    try:
+        yield device
+        context.state.update(pack(device.to_bytes()))
+    finally:
+        device.close()
+
+
+@contextmanager
+def _silo(context: Context) -> Iterator[DeviceStore]:
+    if "store" not in context.node_config:
+        raise ConfigError("this node has no store: start it with --node-config 'store=\"PATH\"'")
+    with DeviceStore.open(str(context.node_config["store"]), serving=True) as store:
+        yield store
+
+
+def _answer_from(store: DeviceStore, question: Question, context: Context) -> bytes:
+    """Answer from a silo's store. Only a masked sum under way is in the node's memory."""
+    if question.public.roster:
+        roster = PinnedRoster.from_bytes(question.public.roster)
+        store.pin_roster(roster.roster.keys, roster.users)
+    agent = DeviceAgent(store, log=_log.warning)
+    if context.state:
+        agent.resume(unpack(context.state, bytes))
+    reply = agent.answer(question.message)
+    agent.settle()
+    context.state.update(pack(agent.suspend()))
+    return reply
