@@ -106,6 +106,15 @@ def test_a_device_that_fails_ends_a_simulation_and_says_why(make_grid: Any, monk
         server_app.simulate_on(few, WORLD, settings)
 
 
+def test_flwr_run_simulates_a_data_set(make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_app, "load_dataset", {"a world": synthetic_world(12, 20, 200, rng=3)}.__getitem__)
+    output = tmp_path / "run.json"
+    told = CONFIG | {"data": "a world", "devices": 6, "output": str(output)}
+    server_app.main(make_grid({} for _ in range(8)), Context(1, 0, {}, RecordDict(), told))
+    result = json.loads(output.read_text())
+    assert (result["devices"], result["users"], result["n"] > 0) == (6, 12, True)
+
+
 def test_silos_answer_directly_and_keep_their_ledgers(make_grid: Any, tmp_path: Path) -> None:
     stores = make_silos(tmp_path, "hdp-bit", 2)
     grid = make_grid({"store": str(path)} for path in stores)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 WORLD = synthetic_world(12, 20, 150, rng=3)
 BIN = Path(sys.executable).parent
-SECONDS = 240
+SECONDS = 400
 
 
 def free_port() -> int:

@@ -261,10 +261,10 @@ def _wait_for_nodes(grid: Grid, count: int) -> list[int]:
 
 
 def _simulate_data_set(grid: Grid, config: Config) -> Config:
-    """Simulate a federation of a data set's users, as many as there are nodes."""
-    seed, nodes = int(config["seed"]), len(_wait_for_nodes(grid, 1))
+    """Simulate a federation of a data set's users."""
+    seed = int(config["seed"])
     train, test = load_dataset(str(config["data"])).hold_out(10, rng=seed)
-    devices = min(nodes, train.n_users)
+    devices = int(config["devices"]) or train.n_users
     users = train.n_users if config["view"] != "sums" else devices
     done = simulate_on(
         grid, train, _settings(config, users), PrivacySpec().draw(train, seed), test=test, devices=devices, seed=seed
