@@ -14,13 +14,13 @@ import json
 import numpy as np
 
 from hdpmf import PrivacySpec, PrivacyWeights, Ratings, load_dataset
+from hdpmf.common.data.item_features import ItemFeatures, fingerprint
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import SumContribution, Survey
 from hdpmf.models.one_round import HDPSum
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import SumContribution, Survey
-from hdpmf.ratings.item_features import ItemFeatures, fingerprint
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.one_round import make_survey
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.one_round import make_survey
 from one_round import world
 
 

@@ -26,13 +26,14 @@ from unittest.mock import patch
 import numpy as np
 
 from hdpmf import PrivacySpec, Ratings, load_dataset, load_split, make_model
-from hdpmf.models.priors import learn
-from hdpmf.privacy.coding import LINEAR_FROM
-from hdpmf.public import device_fit
-from hdpmf.ratings import item_features
-from hdpmf.recommender import item_bias
-from hdpmf.recommender.lists import simple, training
-from hdpmf.shard import choosing
+from hdpmf.common.data import item_features
+from hdpmf.common.model import device_fit
+from hdpmf.common.privacy.coding import LINEAR_FROM
+from hdpmf.models import prior_learning
+from hdpmf.private.client import ranking
+from hdpmf.untrusted.recommender import sums
+from hdpmf.untrusted.recommender.lists import training
+from hdpmf.untrusted.recommender.lists import training as simple
 
 Options = Mapping[str, Any]
 Setter = Callable[[Any], Any]
@@ -92,8 +93,8 @@ def spread(name: str) -> Setter:
 
     @contextmanager
     def put(value: float) -> Iterator[Options]:
-        changed = partial(item_bias.regress, prior=item_bias.BIASES._replace(**{name: value}))
-        with patch.object(item_bias, "regress", changed):
+        changed = partial(sums.regress, prior=sums.BIASES._replace(**{name: value}))
+        with patch.object(sums, "regress", changed):
             yield {}
 
     return put
@@ -116,7 +117,7 @@ def list_option(name: str) -> Setter:
         def train(*arguments: Any, **options: Any) -> Any:
             return usual(*arguments, **options, **{name: value})
 
-        with patch("hdpmf.models.lists.train_list_model", train):
+        with patch("hdpmf.models.baselines.train_list_model", train):
             yield {}
 
     return put
@@ -130,12 +131,12 @@ def prior_constant(name: str) -> Setter:
         with ExitStack() as stack:
             if name == "derived":
                 if not value:
-                    stack.enter_context(patch.object(learn, "derived_names", lambda features: ()))
+                    stack.enter_context(patch.object(prior_learning, "derived_names", lambda features: ()))
             elif name == "draws":
                 for bound in ("FEWEST_DRAWS", "MOST_DRAWS"):
-                    stack.enter_context(patch.object(learn, bound, value))
+                    stack.enter_context(patch.object(prior_learning, bound, value))
             else:
-                stack.enter_context(patch.object(learn, name, value))
+                stack.enter_context(patch.object(prior_learning, name, value))
             prior = _plain_prior()
         yield {"prior": prior}
 
@@ -145,10 +146,10 @@ def prior_constant(name: str) -> Setter:
 def _plain_prior() -> Any:
     """The prior of ML-100K's training part, without the part about labels, which takes most of the time."""
     n_users = load_split("ml-100k")[0].n_users
-    draws = int(np.clip(learn.USERS_IN_ALL // n_users, learn.FEWEST_DRAWS, learn.MOST_DRAWS))
-    derived = bool(learn.derived_names(_features()))
-    worlds = [_world(draw, learn.EPSILON, learn.HELD_OUT, derived) for draw in range(draws)]
-    return learn._gaussian("validation", {"users": n_users}, worlds, learn._Steps(1, None))
+    draws = int(np.clip(prior_learning.USERS_IN_ALL // n_users, prior_learning.FEWEST_DRAWS, prior_learning.MOST_DRAWS))
+    derived = bool(prior_learning.derived_names(_features()))
+    worlds = [_world(draw, prior_learning.EPSILON, prior_learning.HELD_OUT, derived) for draw in range(draws)]
+    return prior_learning._gaussian("validation", {"users": n_users}, worlds, prior_learning._Steps(1, None))
 
 
 def _features() -> Any:
@@ -160,7 +161,7 @@ def _features() -> Any:
 def _world(draw: int, epsilon: float, held_out: int, derived: bool) -> Any:
     """One simulated survey; the last three are what it depends on, and are set already."""
     train, _ = load_split("ml-100k")
-    return learn._whole(learn._one_world(train, _features(), draw), 1, learn._Steps(1, None))
+    return prior_learning._whole(prior_learning._one_world(train, _features(), draw), 1, prior_learning._Steps(1, None))
 
 
 _TEST = "test errors"
@@ -195,9 +196,9 @@ CHOICES = (
     Choice("prior: ridge of means", 10.0, (3.0, 30.0), "hdp-sum", prior_constant("MEAN_RIDGE"),
            chosen=_WITHIN, data=ONE_WAY),
     Choice("lists: a star of the predicted rating, mf", 0.25, (0.0, 0.5, 1.0), "mf",
-           constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
+           constant(ranking, "LIKE"), by="ndcg", chosen=_WITHIN),
     Choice("lists: a star of the predicted rating, hdp-sum", 0.25, (0.0, 0.5, 1.0), "hdp-sum",
-           constant(choosing, "LIKE"), by="ndcg", chosen=_WITHIN),
+           constant(ranking, "LIKE"), by="ndcg", chosen=_WITHIN),
     Choice("lists: regularisation of EASE", 40.0, (20.0, 80.0), "ease",
            list_option("strength"), by="ndcg", chosen=_WITHIN),
     Choice("lists: neighbours of item-knn", simple.NEIGHBOURS, (50, 500), "item-knn",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf import HDPBit, HDPSum, PrivacySpec, Ratings, load_dataset, load_split
-from hdpmf.privacy.accounting import Setting, person_costs
+from hdpmf.common.privacy.accounting import Setting, person_costs
 
 SEEDS = 5
 DATA = ("ml-100k", "ml-1m", "douban")

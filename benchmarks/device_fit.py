@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from hdpmf import HDPBit, Ratings, synthetic_world
-from hdpmf.protocol import encode
-from hdpmf.public.device_fit import device_fit
-from hdpmf.public.priors import load_prior
-from hdpmf.ratings import IdIndex
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.device_fit import fit_vectors, ratings_by_user
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import IdIndex
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.device_fit import device_fit
+from hdpmf.common.model.priors import load_prior
+from hdpmf.common.protocol import encode
+from hdpmf.private.client.devices import fit_vectors, ratings_by_user
 
 RATINGS, ITEMS, TIMES = 500, 3_706, 10
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from hdpmf import HDPMF, PrivacySpec, load_dataset
-from hdpmf.kernels import batch
-from hdpmf.kernels.grouping import group
-from hdpmf.kernels.simd import pad
-from hdpmf.ratings import Ratings
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings
+from hdpmf.private.kernels import batch
+from hdpmf.private.kernels.batch import group
+from hdpmf.private.kernels.simd import pad
 from peers import libmf_epoch, surprise_epoch, textbook_epoch
 
 THREADS = 2

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.federation.population import only_users
-from hdpmf.federation.simulate import simulate
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import Ratings, load_dataset
-from hdpmf.service.settings import RunSettings
+from hdpmf.common.data import Ratings, load_dataset
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.lab.simulate.population import only_users
+from hdpmf.lab.simulate.simulate import simulate
+from hdpmf.untrusted.service.settings import RunSettings
 
 MOST_NUMBERS = 4_000_000
 """Devices times items, above which the gradients that wait for a secure sum on all devices at once take several GB."""

@@ -23,8 +23,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hdpmf.gpu.table import Table  # noqa: E402
-from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe  # noqa: E402
+from hdpmf.private.kernels.gpu.layout import Table  # noqa: E402
+from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe  # noqa: E402
 
 GPU = torch.device("cuda")
 EPOCHS = 100
@@ -259,7 +259,7 @@ def _parquet_file() -> tuple[tempfile.TemporaryDirectory[str], str]:
 
 def stream() -> None:
     """Ratings that stay on the host and are streamed in every epoch."""
-    from hdpmf.gpu.streaming import Block, Stream
+    from hdpmf.private.kernels.gpu.streaming import Block, Stream
 
     n, n_users, n_items = SIZES["100M"]
     users, items, values = world(n, n_users, n_items)
@@ -290,8 +290,8 @@ def stream() -> None:
 def table3() -> None:
     """The paper's Table III for ML-1M: four methods, both K, grids and folds, five seeds."""
     try:
-        from hdpmf.experiments import Store, collect, parse_experiment, resolve, run_experiments
-        from hdpmf.ratings import find_dataset
+        from hdpmf.common.data import find_dataset
+        from hdpmf.lab.experiments import Store, collect, parse_experiment, resolve, run_experiments
     except ImportError as error:
         print(f"table3: left out ({error})\n", flush=True)
         return

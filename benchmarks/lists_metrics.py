@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hdpmf.models.ranking import rank, users_at_once
-from hdpmf.ratings import Ratings
+from hdpmf.common.data import Ratings
+from hdpmf.models.ranking_metrics import rank, users_at_once
 
 RATED, HELD_OUT, FACTORS = 50, 3, 64
 

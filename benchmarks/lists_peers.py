@@ -40,7 +40,7 @@ class Task:
 
     def __init__(self, train: Any, test: Any) -> None:
         from hdpmf import make_model
-        from hdpmf.recommender.lists import Presence
+        from hdpmf.untrusted.recommender.lists import Presence
 
         self.presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.matrix = self.presence.matrix
@@ -48,7 +48,7 @@ class Task:
 
     def ndcg(self, scores: Callable[[np.ndarray], np.ndarray]) -> float:
         """Of lists by these scores of some users."""
-        from hdpmf.models.ranking import rank
+        from hdpmf.models.ranking_metrics import rank
 
         candidates = self.presence.raters > 0
         places = self._shell.catalogue_.items.find(self._test.items.ids)
@@ -65,8 +65,8 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def our_als(task: Task, threads: int, reg: float) -> Iterator[Point]:
     """After each of some passes."""
-    from hdpmf.recommender.lists.ials import AlternatingTraining
-    from hdpmf.threads import Workers
+    from hdpmf.common.base.threads import Workers
+    from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining
 
     with Workers(threads) as workers:
         seconds, training = _timed(lambda: AlternatingTraining(task.presence, RANK, 1.0, reg, 0, workers))
@@ -89,7 +89,7 @@ def implicit_als(task: Task, threads: int, alpha: float, reg: float) -> Iterator
 
 def our_bpr(task: Task, threads: int) -> Iterator[Point]:
     """After each of some epochs; it begins as a compressed EASE, and has one thread."""
-    from hdpmf.recommender.lists.bpr import PairwiseTraining
+    from hdpmf.untrusted.recommender.lists.bpr import PairwiseTraining
 
     seconds, training = _timed(lambda: PairwiseTraining(task.presence))
     for epoch in range(13):
@@ -140,7 +140,7 @@ def cornac_bpr(task: Task, threads: int, rate: float, reg: float) -> Iterator[Po
 
 def our_ease(task: Task, threads: int) -> Iterator[Point]:
     """The whole matrix, and compressed for devices."""
-    from hdpmf.recommender.lists.ease import compress, item_item
+    from hdpmf.untrusted.recommender.lists.ease import compress, item_item
 
     seconds, whole = _timed(lambda: item_item(task.presence))
     yield Point("whole matrix", seconds, task.ndcg(lambda users: task.matrix[users] @ whole.matrix))

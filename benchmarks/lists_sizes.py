@@ -44,8 +44,8 @@ class Uncompressed:
 
 def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every model, by its name."""
-    from hdpmf.recommender.lists.ease import DENSE_ITEMS, compress, item_item, train_ease
-    from hdpmf.recommender.lists.training import of_most_rated
+    from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, compress, item_item, train_ease
+    from hdpmf.untrusted.recommender.lists.training import of_most_rated
 
     if presence.n_items > DENSE_ITEMS:
         yield "5,000 items, whole", lambda: of_most_rated(presence, DENSE_ITEMS, train_ease)
@@ -68,7 +68,7 @@ def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 def measure(data: str, seed: int) -> list[dict[str, Any]]:
     """All variants of one seed."""
     from hdpmf import make_model
-    from hdpmf.recommender.lists import Presence
+    from hdpmf.untrusted.recommender.lists import Presence
 
     train, test = ratings(data).hold_out(10, rng=seed)
     presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)

@@ -41,21 +41,21 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.federation.population import DeviceRatings, deal
-from hdpmf.privacy import PrivacySpec
-from hdpmf.progress import View, clock, view
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.servers import Server, Servers
-from hdpmf.ratings import Ratings, load_dataset
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.common.base.progress import View, clock, view
+from hdpmf.common.data import Ratings, load_dataset
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.lab.simulate.population import DeviceRatings, deal
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "aggregator"))
 from server_processes import HELPER, LEADER, Pair
 
-from hdpmf.aggregator.config import TaskRules
+from hdpmf.untrusted.aggregator.config import TaskRules
 
 THREADS = 16
 """Of a process with devices that report to two servers: so many of them have a connection at once."""
@@ -90,11 +90,11 @@ class Told:
 
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their cards, then what they have seen."""
-    from hdpmf.device.card import card_of
-    from hdpmf.device.policy import Policy
-    from hdpmf.device.store import DeviceStore
-    from hdpmf.transport.http_limits import allow_connections
-    from hdpmf.transport.keys import NodeKey
+    from hdpmf.common.net.http_limits import allow_connections
+    from hdpmf.common.net.keys import NodeKey
+    from hdpmf.private.device.device_identity import card_of
+    from hdpmf.private.device.policy import Policy
+    from hdpmf.private.device.store.device_store import DeviceStore
 
     allow_connections(16_384)
     threading.stack_size(512 << 10)
@@ -125,11 +125,11 @@ def _over_flower(
     cards: list[DeviceCard],
     mute: frozenset[str],
 ) -> None:
-    from hdpmf.device.agent import DeviceAgent
-    from hdpmf.device.local_model import kept_model
-    from hdpmf.device.slots import in_slots
-    from hdpmf.transport.flower.device import FlowerDevice
-    from hdpmf.transport.keys import NodeKey
+    from hdpmf.common.net.flower.device import FlowerDevice
+    from hdpmf.common.net.keys import NodeKey
+    from hdpmf.private.device.agent import DeviceAgent
+    from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.recommendations import kept_model
 
     stop, guard = threading.Event(), threading.Lock()
     threads = []
@@ -173,7 +173,7 @@ class _TimedDoor:
     """The web, with a watch."""
 
     def __init__(self, address: str, authority: bytes, told: Told) -> None:
-        from hdpmf.transport.web import WebDoor
+        from hdpmf.common.net.web import WebDoor
 
         self._web, self._told, self._guard = WebDoor(address, authority), told, threading.Lock()
 
@@ -201,9 +201,9 @@ class _TimedDoor:
 def _by_reports(
     stores: Sequence[Any], told: Told, pipe: Connection, address: str, authority: bytes, pair: Servers
 ) -> None:
-    from hdpmf.device.pair import pin_servers
-    from hdpmf.device.reporting import Reporter
-    from hdpmf.prio import prio3_sum_vec
+    from hdpmf.common.aggregation.two_servers.prio import prio3_sum_vec
+    from hdpmf.private.device.pinned_servers import pin_servers
+    from hdpmf.private.device.reporting import Reporter
 
     door = _TimedDoor(address, authority, told)
     for store in stores:
@@ -451,7 +451,7 @@ def _by_two_servers(
     watched: Watched,
     shown: View | None,
 ) -> dict[str, Any]:
-    from hdpmf.service.collector_keys import pin_servers
+    from hdpmf.untrusted.service.collector_keys import pin_servers
 
     folder = service.path.parent
     with Pair(folder, rules=TaskRules()) as pair:
@@ -503,8 +503,8 @@ def _by_two_servers(
 
 
 def _ask_for_run(service: ServiceFolder, plan: Plan) -> None:
-    from hdpmf.service.requests import ask_for_run
-    from hdpmf.service.settings import RunSettings
+    from hdpmf.untrusted.service.requests import ask_for_run
+    from hdpmf.untrusted.service.settings import RunSettings
 
     least = max(16, 3 * plan.devices // 4)
     ask_for_run(

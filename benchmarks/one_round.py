@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from hdpmf import HDPSum, PrivacySpec, Ratings
-from hdpmf.ratings import IdIndex, ItemTable, RatingScale
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 
 GENRES = ("Action", "Comedy", "Crime", "Documentary", "Drama", "Horror", "Musical", "Romance", "Thriller", "War")
 BLOCK = 50_000

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
 from browsing import running_chromium
 from served_pages import enter, owner_page
 
-from hdpmf.device.card import new_device
-from hdpmf.device.titles import load_catalogue
-from hdpmf.public.title_search import TitleSearch
-from hdpmf.ratings import RatingScale
+from hdpmf.common.data import RatingScale
+from hdpmf.common.model.title_search import TitleSearch
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.own_items import load_catalogue
 
 FIRST = ["Quiet", "Golden", "Hidden", "Northern", "Paper", "Last", "Silver", "Distant", "Secret", "Broken", "Ocean"]
 SECOND = ["Harbour", "Garden", "Signal", "Winter", "Orchestra", "Mountain", "Letter", "River", "Machine", "Dream"]

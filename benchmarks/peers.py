@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from hdpmf.ratings import Ratings
+from hdpmf.common.data import Ratings
 
 
 def surprise_epoch(train: Ratings, n_factors: int, epochs: int = 4) -> float:

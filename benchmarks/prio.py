@@ -21,7 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.prio import NONCE_SIZE, Prio3, prio3_one_rating, prio3_sum_vec, prio3_sum_vec_multiproof
+from hdpmf.common.aggregation.two_servers.prio import (
+    NONCE_SIZE,
+    Prio3,
+    prio3_one_rating,
+    prio3_sum_vec,
+    prio3_sum_vec_multiproof,
+)
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
 TARGETS = {"device_ms": 60.0, "leader_ms": 1.5, "helper_ms": 1.5, "upload_bytes": 160_000}  # for one rating per item

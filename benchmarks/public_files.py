@@ -16,12 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from hdpmf.federation.deploy import free_port
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import IdIndex, RatingScale
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.publish import PublicFiles
-from hdpmf.service.website import served
+from hdpmf.common.data import IdIndex, RatingScale
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.website import served
 
 
 async def poll(port: int, trust: ssl.SSLContext, etag: str, gate: asyncio.Semaphore) -> int:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.secure_sum.primitives import Agreement, add_mask, new_secret, verifies
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, new_secret, verifies
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "secure_sum"))
 from in_process import run_in_process

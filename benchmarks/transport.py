@@ -21,9 +21,9 @@ import threading
 import time
 from pathlib import Path
 
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.keys import NodeKey
 
 
 def device(address: str, authority: str, key: str) -> None:
@@ -86,8 +86,8 @@ def looks(held: int, times: int = 20) -> float:
     from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
     from flwr.supercore.task_identity import TaskIdentity
 
-    from hdpmf.transport.flower.link import superlink_app
-    from hdpmf.transport.flower.messages import Outgoing
+    from hdpmf.common.net.flower.link import superlink_app
+    from hdpmf.common.net.flower.messages import Outgoing
 
     state = superlink_app(10.0).state.linkstate_factory.state()
     run = state.create_run("hdpmf/look", "1.0.0", "0" * 64, {}, NOOP_FEDERATION_ID, None, "", TaskType.SERVER_APP)

@@ -35,13 +35,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.aggregator.helper import Helper
-from hdpmf.aggregator.keys import ServerKeys
-from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.aggregator.uploads import Upload
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareAad,
     BatchSelector,
     Collection,
@@ -54,13 +48,18 @@ from hdpmf.dap import (
     ReportMetadata,
     Role,
 )
-from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
-from hdpmf.prio import Prio3
-from hdpmf.protocol import Task, encode
-from hdpmf.protocol.servers import Collector, Server
-from hdpmf.protocol.submission import signed_bytes
-from hdpmf.protocol.task import Noise, OneRating, prio_of
-from hdpmf.transport.parties import PartyKey
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.prio import Prio3
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol import Task, encode
+from hdpmf.common.protocol.servers import Collector, Server
+from hdpmf.common.protocol.submission import signed_bytes
+from hdpmf.common.protocol.task import Noise, OneRating, prio_of
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.report_writer import Upload
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 HOUR, BEGIN = 3600, 500_000 * 3600

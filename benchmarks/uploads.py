@@ -36,12 +36,12 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "aggregator"))
 
 from server_processes import LEADER, Asked, Pair, make_task
 
-from hdpmf.aggregator.config import Limits
-from hdpmf.aggregator.serving import engine_of, work
-from hdpmf.aggregator.working import Worker
-from hdpmf.protocol.submission import signed_bytes
-from hdpmf.protocol.task import OneRating
-from hdpmf.transport.web_server import listen
+from hdpmf.common.net.web_server import listen
+from hdpmf.common.protocol.submission import signed_bytes
+from hdpmf.common.protocol.task import OneRating
+from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
+from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.prefork import open_server, run_worker
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 TARGET = 400
@@ -51,8 +51,8 @@ CLIENTS = 24
 def run_leader(path: Path, port: int, tls: bool, pipe: Connection) -> None:
     """The leader, on the first core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    Worker.start = lambda self: None  # type: ignore[method-assign]  # no helper here
-    work(path, listen("127.0.0.1", port), lambda: pipe.send("ready"), tls=tls)
+    AggregationJobDriver.start = lambda self: None  # type: ignore[method-assign]  # no helper here
+    run_worker(path, listen("127.0.0.1", port), lambda: pipe.send("ready"), tls=tls)
 
 
 def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
@@ -75,7 +75,7 @@ def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
 
 
 def text(data: bytes) -> str:
-    from hdpmf.dap import id_to_text
+    from hdpmf.common.aggregation.two_servers.dap import id_to_text
 
     return id_to_text(data)
 
@@ -122,7 +122,7 @@ def measure(items: int, uploads: int, *, tls: bool, fresh: bool) -> dict[str, An
         pair = Pair(Path(place), limits=Limits(per_address=1000))
         circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
         asked = make_task(pair.servers, pair.collector.card, circuit, devices=1)
-        with engine_of(pair.folders[LEADER]) as leader:
+        with open_server(pair.folders[LEADER]) as leader:
             leader.add_task(asked.document, [(next(iter(asked.devices)), 1_000_000)])
         ours, theirs = multiprocessing.Pipe()
         port = pair.folders[LEADER].config.port
@@ -142,7 +142,7 @@ def measure(items: int, uploads: int, *, tls: bool, fresh: bool) -> dict[str, An
         finally:
             process.terminate()
             process.join()
-        with engine_of(pair.folders[LEADER]) as leader:
+        with open_server(pair.folders[LEADER]) as leader:
             assert leader.counts(asked.id).waiting == uploads + 50
     return {
         "tls": tls,

@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from hdpmf import HDPSum, PrivacySpec, PrivacyWeights, Ratings, load_dataset, make_model
+from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import ItemFacts, SumContribution
 from hdpmf.models.one_round import wanted_features
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import ItemFacts, SumContribution
-from hdpmf.ratings.item_features import fingerprint
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.one_round import make_survey
-from hdpmf.recommender.runs import Answered
-from hdpmf.service.schedule import PAUSE, PastRun, worth_a_run
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.schedule import PAUSE, PastRun, worth_a_run
 from lists import find_data
 
 Row = dict[str, Any]

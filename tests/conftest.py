@@ -57,7 +57,7 @@ def share_of(nodeid: str) -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A worker more than there are cores: a fifth of their time they wait, for processes and for browsers."""
-    from hdpmf.threads import available_cores
+    from hdpmf.common.base.threads import available_cores
 
     return available_cores() + 1
 

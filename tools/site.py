@@ -42,7 +42,7 @@ def places(root: Path) -> dict[Path, Path]:
         if path.is_file() and path.suffix != ".ipynb":
             found[path.relative_to(root)] = path.relative_to(root / "docs")
     found[Path("docs/adr")] = Path("adr/index.md")
-    for path in sorted((root / "src/hdpmf/privacy/proofs").glob("*.md")):
+    for path in sorted((root / "src/hdpmf/common/privacy/proofs").glob("*.md")):
         name = "index.md" if path.name == "README.md" else path.name
         found[path.relative_to(root)] = Path("proofs") / name
     return found

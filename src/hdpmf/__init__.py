@@ -10,8 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hdpmf.common.data import (
+        ItemFilter,
+        Ratings,
+        RatingScale,
+        load_dataset,
+        load_split,
+        read_split,
+        synthetic_world,
+    )
+    from hdpmf.common.methods import option
+    from hdpmf.common.privacy import Group, PrivacySpec, PrivacyWeights
     from hdpmf.errors import HdpmfError
-    from hdpmf.methods import option
     from hdpmf.models import (
         DPMF,
         HDPMF,
@@ -28,12 +38,10 @@ if TYPE_CHECKING:
         load_model,
         make_model,
     )
-    from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
-    from hdpmf.ratings import ItemFilter, Ratings, RatingScale, load_dataset, load_split, read_split, synthetic_world
 
 _HOMES = {
     "hdpmf.errors": ("HdpmfError",),
-    "hdpmf.methods": ("option",),
+    "hdpmf.common.methods": ("option",),
     "hdpmf.models": (
         "DPMF",
         "HDPMF",
@@ -50,8 +58,8 @@ _HOMES = {
         "load_model",
         "make_model",
     ),
-    "hdpmf.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
-    "hdpmf.ratings": (
+    "hdpmf.common.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
+    "hdpmf.common.data": (
         "ItemFilter",
         "RatingScale",
         "Ratings",

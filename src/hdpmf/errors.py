@@ -110,7 +110,7 @@ class DapError(PrioError):
     """A message of DAP was refused, or could not be opened.
 
     Attributes:
-        kind: DAP's problem type, for the answer to who sent it (``hdpmf.dap.Problem``).
+        kind: DAP's problem type, for the answer to who sent it (``hdpmf.common.aggregation.two_servers.dap.Problem``).
     """
 
     def __init__(self, message: str, kind: str = "invalidMessage") -> None:

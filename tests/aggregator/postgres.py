@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.federation.deploy import free_port
+from hdpmf.lab.simulate.deploy import free_port
 
 
 def programs() -> Path | None:

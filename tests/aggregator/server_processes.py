@@ -14,9 +14,7 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.aggregator.config import AggregatorConfig, Limits, TaskRules
-from hdpmf.aggregator.folder import AggregatorFolder
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -34,12 +32,13 @@ from hdpmf.dap import (
     Role,
     id_to_text,
 )
-from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
-from hdpmf.federation.deploy import Deployment, free_port
-from hdpmf.prio import Prio3, prio3_sum_vec
-from hdpmf.protocol import encode
-from hdpmf.protocol.servers import Collector, Server, Servers
-from hdpmf.protocol.submission import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.net.tls import client_context
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.submission import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
@@ -47,9 +46,10 @@ from hdpmf.protocol.submission import (
     encode_submission,
     signed_bytes,
 )
-from hdpmf.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
-from hdpmf.transport.parties import PartyKey
-from hdpmf.transport.tls import client_context
+from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
+from hdpmf.lab.simulate.deploy import Deployment, free_port
+from hdpmf.untrusted.aggregator.config import AggregatorConfig, Limits, TaskRules
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
 LEADER, HELPER = "leader", "helper"
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)

@@ -9,7 +9,7 @@ from pathlib import Path
 from server_processes import HELPER, LEADER, Pair, make_task, near
 from soak_servers import one_period, serve
 
-from hdpmf.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.config import Limits
 
 VECTORS = [[200, 150, 190, 255], [201, 160, 180, 254], [155, 170, 160, 150]]
 

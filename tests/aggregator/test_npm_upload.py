@@ -10,8 +10,8 @@ from pathlib import Path
 import npm_packages
 from server_processes import HELPER, LEADER, Pair, make_task, near
 
-from hdpmf.dap import id_to_text
-from hdpmf.protocol.task import SumOfVectors
+from hdpmf.common.aggregation.two_servers.dap import id_to_text
+from hdpmf.common.protocol.task import SumOfVectors
 
 PACKAGE = "@divviup/dap@0.9.1"
 CIRCUIT = SumOfVectors(entries=10, bits=8, chunk=9)

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from postgres import cluster, new_database
 from server_processes import HELPER, LEADER, Pair, make_task, near
 
-from hdpmf.aggregator import store
-from hdpmf.aggregator.store import ServerDatabase
 from hdpmf.errors import ConfigError
+from hdpmf.untrusted.aggregator import datastore
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ def test_a_database_comes_forward_by_its_steps_and_a_newer_one_is_refused(
     def fails(connection: sa.Connection) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "MIGRATIONS", (colour, fails))
+    monkeypatch.setattr(datastore, "MIGRATIONS", (colour, fails))
     with pytest.raises(KeyboardInterrupt):
         ServerDatabase(database)
-    monkeypatch.setattr(store, "MIGRATIONS", (colour,))
+    monkeypatch.setattr(datastore, "MIGRATIONS", (colour,))
     with ThreadPoolExecutor(4) as threads:  # workers that start together
         opened = list(threads.map(lambda _: ServerDatabase(database), range(4)))
     with opened[0].read() as connection:

@@ -15,9 +15,7 @@ import msgspec
 import pytest
 from server_processes import HELPER, LEADER, Asked, CollectorHere, Pair, make_task, near
 
-from hdpmf.aggregator.config import Limits
-from hdpmf.aggregator.door import HttpsHelper
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
     COLLECTION_JOB_PATH,
@@ -30,8 +28,10 @@ from hdpmf.dap import (
     Report,
     id_to_text,
 )
+from hdpmf.common.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
 from hdpmf.errors import DapError, TransportError
-from hdpmf.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
+from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.helper_client import HelperClient
 
 DAY = 86_400
 REPORT = MEDIA_TYPES[Report]
@@ -297,7 +297,7 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
 
 def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -> None:
     keys = pair.folders[LEADER].keys
-    with HttpsHelper(keys) as door:
+    with HelperClient(keys) as door:
         with pytest.raises(DapError) as refused:
             door.aggregation_job(asked.id, bytes(16), b"garbage")
         assert refused.value.kind == "invalidMessage"
@@ -310,7 +310,7 @@ def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -
     }
     for card in elsewhere.values():
         with (
-            HttpsHelper(replace(keys, partner=card)) as door,
+            HelperClient(replace(keys, partner=card)) as door,
             pytest.raises(TransportError, match="could not be reached"),
         ):
             door.aggregation_job(asked.id, bytes(16), b"")

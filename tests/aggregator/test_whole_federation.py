@@ -14,11 +14,11 @@ pytest.importorskip("uvicorn")
 
 from server_processes import HELPER, LEADER, Pair
 
-from hdpmf.aggregator.config import TaskRules
 from hdpmf.cli import main
-from hdpmf.federation.deploy import RECOMMENDER, free_port
-from hdpmf.protocol.servers import read_collector
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.common.protocol.servers import read_collector
+from hdpmf.lab.simulate.deploy import RECOMMENDER, free_port
+from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol import (
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol import (
     CatalogueTable,
     Envelope,
     Message,
@@ -24,8 +22,10 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 N_ITEMS = 40
 RUN = b"a lying run....."

@@ -11,16 +11,26 @@ from tests.unit.device.reporting_world import PERIOD, World, live, make_store, m
 from tests.unit.device.reporting_world import survey as survey_for_servers
 from tests.unit.device.reporting_world import table as table_for_servers
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol import Accepted, CatalogueTable, CatalogueVersion, Here, Ready, Refusal, Reply, decode, encode
-from hdpmf.protocol import Call as Hello
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.layout import survey_layout
-from hdpmf.protocol.versions import bound_to, next_version, signed_first
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.protocol import (
+    Accepted,
+    CatalogueTable,
+    CatalogueVersion,
+    Here,
+    Ready,
+    Refusal,
+    Reply,
+    decode,
+    encode,
+)
+from hdpmf.common.protocol import Call as Hello
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.layout import survey_layout
+from hdpmf.common.protocol.versions import bound_to, next_version, signed_first
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, survey, table, terms
 
@@ -233,7 +243,7 @@ def test_public_files_with_a_fork_are_refused_once_and_in_words() -> None:
 
 def test_a_retired_item_is_never_sent_again() -> None:
     """Not even to another recommender with the same items."""
-    from hdpmf.device.paying import choose
+    from hdpmf.private.device.budget import choose
 
     made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(**SMALL))
     enrol([made], others=3)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.run_state import MAX_OPEN
-from hdpmf.protocol import ItemFacts, Ready, Refusal, Reply, decode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.layout import counts_layout, survey_layout
-from hdpmf.secure_sum import SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.common.aggregation.masks import SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.protocol import ItemFacts, Ready, Refusal, Reply, decode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.layout import counts_layout, survey_layout
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommender_state import MAX_OPEN
 
 from .hostile import N_ITEMS, RUN, STARS, a_round, ask, device, enrol, envelope, opening, plan, survey, table, terms
 

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.aggregation.masks import decode_to_device
+from hdpmf.common.base.msgpack import fits_in_memory
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale
+from hdpmf.common.protocol import BitContribution, ItemFacts, Plan, Survey, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import ProtocolError, SecureSumError
-from hdpmf.msgpack import fits_in_memory
-from hdpmf.protocol import BitContribution, ItemFacts, Plan, Survey, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.ratings import IdIndex, ItemTable, RatingScale
-from hdpmf.secure_sum import decode_to_device
 
 LONG = 4_000_000
 

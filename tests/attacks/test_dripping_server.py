@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.flower.environment import needs_flower
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.flower.environment import needs_flower
+from hdpmf.common.net.keys import NodeKey
 
 pytestmark = pytest.mark.slow  # each waits seconds for a device to give up
 
@@ -146,7 +146,7 @@ def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certific
 
 def test_the_answer_that_ends_it_still_goes_out(tmp_path: Path) -> None:
     """``device join --once`` stops in the middle of an answer, which may take its time, and its reply is heard."""
-    from hdpmf.transport.flower.recommender import FlowerRecommender
+    from hdpmf.common.net.flower.recommender import FlowerRecommender
 
     key, stop = NodeKey.generate(), threading.Event()
     with FlowerRecommender(tmp_path, roster={"d": key.public}) as recommender:

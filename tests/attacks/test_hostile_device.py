@@ -12,26 +12,32 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.plans import Plans
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.summing import SumOfJob
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    IntegerCoding,
+    Roster,
+    ToRecommender,
+    decode_to_recommender,
+    propose,
+)
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import DealtShares, Unmasking
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.protocol import BitContribution, DeviceCard, Reply, Terms, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import HdpmfError, SecureSumError
-from hdpmf.federation.population import deal
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.protocol import BitContribution, DeviceCard, Reply, Terms, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.layout import SumLayout
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.bits import facts_from_bits
-from hdpmf.secure_sum import DeviceIdentity, IntegerCoding, Roster, ToRecommender, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import DealtShares, Unmasking
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.lab.simulate.population import deal
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.session import Plans, SumOfJob
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender.bits import facts_from_bits
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 N = 12
 WORLD = synthetic_world(N, 60, 200, rng=3)

@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.local_model import kept_model, recommend
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
+from hdpmf.common.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import kept_model, recommend
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import N_ITEMS, STARS, envelope, table
 

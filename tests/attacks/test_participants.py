@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks import propose
+from hdpmf.common.protocol import Ready, Refusal, Reply, decode
+from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import Ready, Refusal, Reply, decode
-from hdpmf.protocol.layout import survey_layout
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum import propose
-from hdpmf.service.settings import RunSettings
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.untrusted.service.settings import RunSettings
 
 from .hostile import RUN, STARS, ask, device, enrol, envelope, survey, table, terms
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.device.policy import Policy
-from hdpmf.protocol import BitContribution, Ready, Refusal, encode
+from hdpmf.common.protocol import BitContribution, Ready, Refusal, encode
+from hdpmf.private.device.policy import Policy
 
 from .hostile import N_ITEMS, STARS, a_round, ask, device, enrol, opening, plan, survey, table, terms
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli.device.join import _pin
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.enrolled import Enrolled
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.keys import NodeKey
+from hdpmf.private.device.store.device_store import DeviceStore
 
 
 def test_another_authority_is_not_pinned_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

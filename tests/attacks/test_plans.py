@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.plans import DAY, Plans
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import Advertisement, SumPlan
+from hdpmf.common.protocol import Ready, Refusal, Reply, decode
+from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.errors import ConfigError, SecureSumError
-from hdpmf.protocol import Ready, Refusal, Reply, decode
-from hdpmf.protocol.layout import survey_layout
-from hdpmf.secure_sum import SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import Advertisement, SumPlan
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.session import DAY, Plans
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import STARS, ask, device, enrol, envelope, survey, table, terms
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.device.policy import Policy
+from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import Ready, Refusal
+from hdpmf.private.device.policy import Policy
 
 from .hostile import ask, device, enrol, survey, table, terms
 

@@ -14,23 +14,23 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from hdpmf.cli.commands import app
+from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import CHECK_BYTES, SEALED_BYTES, DealtShares, MaskedVector
+from hdpmf.common.aggregation.masks.primitives import is_identity_key, verifies
+from hdpmf.common.data import RatingScale
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.privacy.coding import sum_channels
+from hdpmf.common.privacy.mechanisms import dense_laplace_scale
+from hdpmf.common.protocol import BitContribution, Gradients, Plan, Popularity, Reply, Round, SumContribution, encode
+from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.privacy.coding import sum_channels
-from hdpmf.privacy.noise import dense_laplace_scale
-from hdpmf.protocol import BitContribution, Gradients, Plan, Popularity, Reply, Round, SumContribution, encode
-from hdpmf.protocol.grid import GRADIENT_STEP, from_grid
-from hdpmf.ratings import RatingScale
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.item_bias import coding_of
-from hdpmf.recommender.possible import possible, possible_gradients
-from hdpmf.secure_sum import DeviceIdentity, ToRecommender
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import CHECK_BYTES, SEALED_BYTES, DealtShares, MaskedVector
-from hdpmf.secure_sum.primitives import is_identity_key, verifies
-from hdpmf.service.enrolment import read_card
-from hdpmf.service.settings import RunSettings
-from hdpmf.shard.whole_gradients import WholeGradients
-from hdpmf.transport.keys import NodeKey
+from hdpmf.private.client.gradients import WholeGradients
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.feasibility import clamp_gradients, clamp_to_feasible
+from hdpmf.untrusted.recommender.sums import coding_of
+from hdpmf.untrusted.service.enrolment import read_card
+from hdpmf.untrusted.service.settings import RunSettings
 
 from .hostile import survey, table
 from .test_hostile_device import WORLD, Change, town, wrong_shares
@@ -181,14 +181,14 @@ def test_possible_sums_stay_as_they_are(design: str, labels: bool) -> None:
             weights=weights + sign * far * int(channels.weight.scale),
             total=sign * int(weights.sum()),
         )
-        same, changed = possible(asked, answer, users)
+        same, changed = clamp_to_feasible(asked, answer, users)
         assert changed == 0
         np.testing.assert_array_equal(same.scores, answer.scores)
     counted = Popularity(weights=np.full(n, 10**17))
-    cut, changed = possible(asked, counted, users)
+    cut, changed = clamp_to_feasible(asked, counted, users)
     assert changed == n
     assert int(cut.weights.max()) < 64 * users + 54 * (channels.popularity or channels.weight).scale
-    more, _ = possible(asked, counted, users, noises=16.0)
+    more, _ = clamp_to_feasible(asked, counted, users, noises=16.0)
     assert int(more.weights.max()) > int(cut.weights.max())  # more shares than make the noise: a wider margin
 
 
@@ -197,7 +197,7 @@ def test_a_score_without_weight_is_cut() -> None:
     asked = survey("A", table())
     n = asked.n_items
     answer = SumContribution(scores=np.full(n, 10**15), weights=np.zeros(n, np.int64), total=0)
-    few, many = (possible(asked, answer, users)[0] for users in (10**6, 10**9))
+    few, many = (clamp_to_feasible(asked, answer, users)[0] for users in (10**6, 10**9))
     assert int(few.scores.max()) == int(many.scores.max())
     assert bool(np.isfinite(OneRoundRecommender(asked).facts([few]).bias).all())
 
@@ -235,18 +235,18 @@ def test_possible_gradients_stay_as_they_are(low: float) -> None:
             sums += from_grid(whole.sums(axis, factors))
         for sign in (1.0, -1.0):
             sent = Gradients(number=1, sums=(sums + sign * noise).astype(np.float32))
-            same, changed = possible_gradients(plan, asked, sent, n_users, noises=1.0)
+            same, changed = clamp_gradients(plan, asked, sent, n_users, noises=1.0)
             assert changed == 0
             np.testing.assert_array_equal(same.sums, sent.sums)
     beyond = Gradients(number=1, sums=np.full((3, 2), 1e9, np.float32))
-    cut, changed = possible_gradients(plan, asked, beyond, n_users, noises=1.0)
+    cut, changed = clamp_gradients(plan, asked, beyond, n_users, noises=1.0)
     assert changed == 6
-    few = possible_gradients(plan, asked, beyond, 1, noises=1.0)[0].sums
+    few = clamp_gradients(plan, asked, beyond, 1, noises=1.0)[0].sums
     assert few[0, 0] < cut.sums[0, 0]  # fewer users are in this sum than have rated
     assert few[2, 0] == cut.sums[2, 0]  # nothing but noise is on an item that nobody rated
     per_user = (cut.sums[0, 0] - few[0, 0]) / (n_users - 1)
     assert per_user == pytest.approx(2 * (3.0 + abs(low) + 4.0), rel=1e-3)
-    wider = possible_gradients(plan, asked, beyond, n_users, noises=16.0)[0].sums
+    wider = clamp_gradients(plan, asked, beyond, n_users, noises=16.0)[0].sums
     assert (wider > cut.sums).all()  # more shares than make the noise
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.protocol import Ready, Refusal
-from hdpmf.protocol.layout import gradients_layout
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum import propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks import propose
+from hdpmf.common.protocol import Ready, Refusal
+from hdpmf.common.protocol.layout import gradients_layout
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
 
 from .hostile import (
     N_ITEMS,
@@ -117,7 +117,7 @@ def test_a_plan_of_a_sum_is_answered_alike_whatever_was_rated(value: float) -> N
         assert ask(agent, a_round(1, item_factors=np.full((N_ITEMS, 3), value, np.float32)), 1) == Ready(number=1)
         words = gradients_layout(plan(TABLE), 200)
         offer = propose(roster.roster, words.length, minimum=190, wide=True)
-        from hdpmf.protocol import Reply, decode
+        from hdpmf.common.protocol import Reply, decode
 
         reply = decode(agent.answer(envelope(encode_sum(offer), 1, part="sum")))
         assert isinstance(reply, Reply)

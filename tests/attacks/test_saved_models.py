@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hdpmf.cli.commands import app
-from hdpmf.cli.shared.output import claim_fields, claim_sentence, short_claim
+from hdpmf.cli.output import claim_fields, claim_sentence, short_claim
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.errors import RatingsError
 from hdpmf.models import load_model, make_model
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import synthetic_world
 
 WORLD = synthetic_world(20, 30, 300, rng=1)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import Ratings, RatingScale
+from hdpmf.common.protocol import Accepted, BitContribution, ItemCounts, Refusal
 from hdpmf.errors import ProtocolError, RatingsError
-from hdpmf.protocol import Accepted, BitContribution, ItemCounts, Refusal
-from hdpmf.ratings import Ratings, RatingScale
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import STARS, ask, device, opening, plan, survey, table, terms
 

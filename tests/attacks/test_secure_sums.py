@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
+from hdpmf.common.aggregation.masks.messages import Confirmations, DeviceKeys, Inbox, PartnerKeys, SumPlan, Survivors
+from hdpmf.common.aggregation.masks.plan import keys_text, pair_check, pair_info, self_mask_key, survivors_text
+from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, seal
+from hdpmf.common.aggregation.masks.roster import bitmap
+from hdpmf.common.aggregation.masks.server import WrongSharesError
+from hdpmf.common.aggregation.masks.shamir import SHARE_BYTES, join, split
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
-from hdpmf.secure_sum.graph import bitmap
-from hdpmf.secure_sum.messages import Confirmations, DeviceKeys, Inbox, PartnerKeys, SumPlan, Survivors
-from hdpmf.secure_sum.plan import keys_text, pair_check, pair_info, self_mask_key, survivors_text
-from hdpmf.secure_sum.primitives import Agreement, add_mask, seal
-from hdpmf.secure_sum.shamir import SHARE_BYTES, join, split
-from hdpmf.secure_sum.unmasking import WrongSharesError
 
 LENGTH = 6
 TRUSTING = SumPolicy(max_colluding=Fraction(0), min_fraction=Fraction(0))

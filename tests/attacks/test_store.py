@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.device import vault
-from hdpmf.device.ledger import Entry
-from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import STARS, table
 
@@ -23,7 +23,7 @@ OLD = Path(__file__).parent / "stores"
 
 @pytest.fixture(autouse=True)
 def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
 
 
 @pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli.device.join import _answer
-from hdpmf.device.slots import SLOT, in_slots
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.messages import SLOT, in_slots
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import envelope, table
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.flower.fleet import Fleet
+from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import TransportError
-from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.flower.fleet import Fleet
-from hdpmf.transport.keys import NodeKey
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
 GOOD = ssl.TLSVersion.TLSv1_2

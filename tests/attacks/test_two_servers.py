@@ -36,19 +36,18 @@ from tests.unit.device.reporting_world import (
     table,
 )
 
-from hdpmf.device.local_model import kept_model
-from hdpmf.device.policy import Policy
-from hdpmf.device.public_index import MOST_CATALOGUE, MOST_INDEX, most_bytes
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.tasks import FARTHEST
+from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol import Grouping, Task, decode, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import Grouping, Task, decode, encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.servers import Servers
-from hdpmf.protocol.survey_task import stated
-from hdpmf.protocol.task import Noise, SumOfVectors, prio_of, task_id
-from hdpmf.ratings import RatingScale
-from hdpmf.shard.outgoing import sealed_report
+from hdpmf.private.client.outgoing import sealed_report
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.published_files import FARTHEST, MOST_CATALOGUE, MOST_INDEX, most_bytes
+from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.store.device_store import DeviceStore
 
 
 def changed(**fields: Any) -> bytes:

@@ -17,13 +17,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower.environment import needs_flower
-from hdpmf.transport.flower.fleet import Fleet
-from hdpmf.transport.flower.messages import record_of
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.flower.signing import BODY, Doorkeeper, server_name, signed_headers
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.flower.environment import needs_flower
+from hdpmf.common.net.flower.fleet import Fleet
+from hdpmf.common.net.flower.messages import record_of
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.flower.signing import BODY, Doorkeeper, server_name, signed_headers
+from hdpmf.common.net.keys import NodeKey
 
 from .test_tls import GOOD, OLD, client
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hdpmf.cli import main
-from hdpmf.device import vault
-from hdpmf.device.store import DeviceStore
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .device_world import TABLE
 
@@ -52,7 +52,7 @@ def call(capfd: pytest.CaptureFixture[str]) -> Call:
 @pytest.fixture
 def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys from passphrases in no time, and no passphrase from outside."""
-    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
     monkeypatch.delenv("HDPMF_DEVICE_PASSPHRASE", raising=False)
 
 

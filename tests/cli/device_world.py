@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.device.ledger import Entry
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store.device_store import DeviceStore
 
 WORLD = synthetic_world(25, 40, 500, rng=2)
 TABLE = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)

@@ -11,9 +11,9 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.dap.hpke import KeyPair
-from hdpmf.protocol.servers import Collector, Servers, card_to_json, read_server
-from hdpmf.transport.parties import PartyKey
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
 
 OPTIONS = {
     "leader": ("--role", "leader", "--organisation", "North", "--name", "localhost", "--port", 9501),

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hdpmf.audit import audited, two_servers
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
+from hdpmf.lab.audit import audited, two_servers
 
 FAST = ("--factors", "4", "--epochs", "8")
 
@@ -66,7 +66,7 @@ def test_attacks(call, attack):
 
 @pytest.mark.slow
 def test_report_writes_a_figure_and_numbers(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hdpmf.ratings.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1))
+    monkeypatch.setattr("hdpmf.common.data.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1))
     result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
     assert result.code == 0
     assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.cli.shared.options import DATASET_NAMES
+from hdpmf.cli.options.common import DATASET_NAMES
 
 from .conftest import Call
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hdpmf.cli.shared.ratings import _MERGING, _SPLITS
+from hdpmf.cli.options.ratings import _MERGING, _SPLITS
+from hdpmf.common.data import Ratings
+from hdpmf.common.data.checks import DUPLICATES
+from hdpmf.common.data.splits import CUTS
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.models import make_model
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.ratings import Ratings
-from hdpmf.ratings.duplicates import DUPLICATES
-from hdpmf.ratings.splits import CUTS
 
 from .conftest import Call
 

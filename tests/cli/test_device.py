@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device.local_model import LocalModel, keep_model, recommend
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.protocol import encode
 from hdpmf.models import HDPSum
-from hdpmf.protocol import encode
-from hdpmf.service.enrolment import read_card
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import LocalModel, keep_model, recommend
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.enrolment import read_card
 
 from .conftest import Call
 from .device_world import PASSPHRASE, TABLE, WORLD, pay

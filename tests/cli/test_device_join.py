@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.device.rosters import pin_roster
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.net import Answer
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.protocol import Call as AreYouThere
+from hdpmf.common.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.models import HDPSum
-from hdpmf.protocol import Call as AreYouThere
-from hdpmf.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.federation import DeviceCard
-from hdpmf.service.enrolment import read_card
-from hdpmf.transport import Answer
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.private.device.pinned_servers import pin_roster
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.enrolment import read_card
 
 from .conftest import Call
 from .device_world import TABLE, WORLD

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import Call
 

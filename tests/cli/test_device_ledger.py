@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device.ledger import Entry
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import Call
 from .device_world import pay

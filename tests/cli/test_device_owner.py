@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from tests.unit.device.reporting_world import POLICY, SERVERS, START, World, make_store, make_task, reporter
 
-from hdpmf.cli.device import consent as asking
-from hdpmf.cli.shared import pages
-from hdpmf.device.consent import consents, pending
-from hdpmf.device.joined import joined
-from hdpmf.device.refusals import RefusalBook
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.service import collector_keys
+from hdpmf.cli import pages
+from hdpmf.cli.device import disclosures as asking
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.private.device.consent import consents, pending
+from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.joined import joined
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service import collector_keys
 
 from .conftest import Call
 
@@ -171,11 +171,11 @@ def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyP
         return True
 
     monkeypatch.setattr(pages.webbrowser, "open", look)
-    with pages.opening(True) as show:
+    with pages.browser_opener(True) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
     assert "url=http://p1.localhost:1/enter#secret" in opened[0]
-    with pages.opening(False) as show:
+    with pages.browser_opener(False) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.device.reporting_world import PERIOD, STARS, World, live, make_store, make_task, reporter
 
-from hdpmf.protocol.task import task_id
+from hdpmf.common.protocol.task import task_id
 
 from .conftest import Call
 

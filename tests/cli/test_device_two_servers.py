@@ -18,13 +18,13 @@ from tests.unit.device.reporting_world import (
     table,
 )
 
-from hdpmf.device import reporting
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol import encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.servers import Servers
-from hdpmf.transport import web
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.common.net import web
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.private.device import reporting
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import Call
 
@@ -115,7 +115,7 @@ def test_another_pair_needs_the_owners_word(path: Path, given: dict[str, Path], 
     assert "--servers FILE" in join("--new-servers").json["error"]["message"]
     with DeviceStore.open(path) as store:
         assert store.policy.servers == (SERVERS.digest,)
-    from hdpmf.cli.device.two_servers import pin_two_servers
+    from hdpmf.cli.device.join import pin_two_servers
 
     with DeviceStore.open(path) as store:
         pin_two_servers(store, WHERE, None, given["others"], new_servers=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli import doctor as doctor_module
-from hdpmf.cli.shared.options import DATASET_NAMES
-from hdpmf.methods import METHODS
-from hdpmf.plots.accuracy import accuracy_png
+from hdpmf.cli.options.common import DATASET_NAMES
+from hdpmf.common.methods import METHODS
+from hdpmf.lab.plots import accuracy_png
 
 from .conftest import Call
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf import PrivacySpec, PrivacyWeights, make_model, read_split
-from hdpmf.methods import METHODS
+from hdpmf.common.methods import METHODS
 
 from .conftest import Call
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hdpmf import Estimator, Ratings, UserMean
-from hdpmf.cli.shared.running import SOME_RUNS_FAILED
+from hdpmf.cli.experiment import SOME_RUNS_FAILED
 from hdpmf.errors import ConfigError
-from hdpmf.experiments.execute import score
+from hdpmf.lab.experiments.execution import score
 
 from .conftest import Call
 
@@ -76,7 +76,7 @@ def test_failed_runs_have_a_code_of_their_own_and_the_others_are_kept(
     (tmp_path / "own.toml").write_text(SPEC)
     arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("hdpmf.experiments.execute.score", _refusing(UserMean))
+        patch.setattr("hdpmf.lab.experiments.execution.score", _refusing(UserMean))
         found = call(*arguments, *shown)
     assert found.code == SOME_RUNS_FAILED
     assert "failed: User mean: the disk ate it" in found.err

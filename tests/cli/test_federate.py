@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 
 from .conftest import Call
 from .test_recommender import card
@@ -128,8 +128,8 @@ def test_the_demos_recommender_is_told_every_setting(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[object]
 ) -> None:
     from hdpmf.errors import ConfigError
-    from hdpmf.federation import demo
-    from hdpmf.service.service import Service
+    from hdpmf.lab.simulate import demo
+    from hdpmf.untrusted.service.service import Service
 
     seen: list[RunSettings] = []
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.aggregator.config import AggregatorConfig
-from hdpmf.aggregator.folder import AggregatorFolder
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import synthetic_world
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.transport.certificates import Certificates, ensure_certificates
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.config import AggregatorConfig
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 from .conftest import Call
 

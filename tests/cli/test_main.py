@@ -9,9 +9,9 @@ import pytest
 
 from hdpmf import errors
 from hdpmf.cli.commands import EPILOG
-from hdpmf.cli.shared import options, ratings
-from hdpmf.cli.shared.running import SOME_RUNS_FAILED
-from hdpmf.ratings import dataset_names
+from hdpmf.cli.experiment import SOME_RUNS_FAILED
+from hdpmf.cli.options import common, ratings
+from hdpmf.common.data import dataset_names
 
 from .conftest import Call
 
@@ -26,7 +26,7 @@ def test_starting_up_loads_nothing_heavy() -> None:
 
 
 def test_the_names_known_without_loading_are_the_real_ones() -> None:
-    assert tuple(dataset_names()) == options.DATASET_NAMES
+    assert tuple(dataset_names()) == common.DATASET_NAMES
 
 
 def test_help_names_every_command_and_every_exit_code(call: Call) -> None:
@@ -105,7 +105,7 @@ def test_an_interrupt_ends_with_130_and_one_line(call: Call, monkeypatch: pytest
 
 def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
     code = (
-        "from hdpmf.cli import main\nfrom hdpmf.cli.shared import ratings\n"
+        "from hdpmf.cli import main\nfrom hdpmf.cli.options import ratings\n"
         "def bug(self):\n"
         "    secret = 'rating 4.25'\n"
         "    raise RuntimeError('a bug')\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hdpmf.methods import METHODS
-from hdpmf.methods.table import markdown
+from hdpmf.common.methods import METHODS
+from hdpmf.common.methods.descriptions import markdown
 
 from .conftest import Call
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.priors import SHIPPED
 from hdpmf.models import HDPSum, load_prior
-from hdpmf.models.priors.learn import learn_prior
-from hdpmf.public.priors import SHIPPED
-from hdpmf.ratings import synthetic_world
+from hdpmf.models.prior_learning import learn_prior
 
 from .conftest import Call
 

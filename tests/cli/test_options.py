@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.method_options import ModelOptions, known_options
-from hdpmf.methods import METHODS
+from hdpmf.cli.options.common import with_option_groups
+from hdpmf.cli.options.methods import ModelOptions, known_options
+from hdpmf.common.methods import METHODS
 
 from .conftest import Call
 
@@ -27,7 +27,7 @@ def test_a_group_becomes_options_and_a_value_again() -> None:
     app, seen = typer.Typer(), []
 
     @app.command()
-    @grouped
+    @with_option_groups
     def draw(name: Annotated[str, typer.Argument()], size: Size, thick: bool = False) -> None:
         """Draw."""
         seen.append((name, size, thick))
@@ -45,7 +45,7 @@ def test_two_groups_with_one_option_are_a_mistake_of_ours() -> None:
         pass
 
     with pytest.raises(TypeError, match="'width' twice"):
-        grouped(draw)
+        with_option_groups(draw)
 
 
 def test_every_option_of_a_method_is_on_the_command_line_and_in_help(call: Call) -> None:

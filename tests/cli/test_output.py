@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hdpmf.cli.shared import output
+from hdpmf.cli import output
 
 
 class Terminal(io.StringIO):

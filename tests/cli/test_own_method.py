@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import hdpmf
-from hdpmf.cli.shared.running import SOME_RUNS_FAILED
+from hdpmf.cli.experiment import SOME_RUNS_FAILED
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.methods import METHODS
-from hdpmf.methods.source import source_digest
+from hdpmf.lab.experiments.runs import source_digest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text()
 METHOD, USE = re.findall(r"```python\n(.*?)```", PAGE, re.S)
@@ -128,7 +128,7 @@ def test_a_class_that_is_half_written_says_what_it_lacks() -> None:
     ],
 )
 def test_a_file_that_is_no_plugin(tmp_path: Path, text: str | None, said: str) -> None:
-    from hdpmf.methods.plugins import load_plugin
+    from hdpmf.common.methods.registry import load_plugin
 
     file = tmp_path / "no_plugin_of_mine.py"
     if text is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf import paper
+from hdpmf.lab import paper
 
 from .conftest import Call
 

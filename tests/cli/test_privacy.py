@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Call
 
-from hdpmf.methods import METHODS
-from hdpmf.privacy import PrivacySpec, accounting
-from hdpmf.privacy.accounting.people import noise_budget, people, quantile
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import PrivacySpec, accounting
+from hdpmf.common.privacy.accounting.costs import example_people, noise_budget, quantile
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -34,7 +34,7 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
         "epsilon_uc=0.2", "--ratings", 3, "--delta", 1e-6, "--json",
     ).json  # fmt: skip
     wanted = {(one["user"], one["view"], one["unit"], one["neighbours"]): one for one in found["costs"]}
-    strictest, _, liberal = people(PrivacySpec.paper(epsilon_uc=0.2))
+    strictest, _, liberal = example_people(PrivacySpec.paper(epsilon_uc=0.2))
     for person in (strictest, liberal):
         cost = accounting.cost(
             "hdpmf", "messages", weight=person.weight, n_raters=20, epsilon=2.0, rounds=50, factors=5, delta=1e-6
@@ -111,7 +111,7 @@ def test_bad_options(call: Call, arguments: tuple[object, ...], code: int, said:
 
 def test_who_is_who_in_a_specification() -> None:
     spec = PrivacySpec()
-    strictest, median, liberal = (person.weight for person in people(spec))
+    strictest, median, liberal = (person.weight for person in example_people(spec))
     item = quantile(spec.item_groups, 0.5)
     assert item == pytest.approx(0.5 + 0.5 * 0.17 / 0.33, abs=1e-6)
     assert strictest == pytest.approx(0.1 * item)

@@ -13,12 +13,12 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.service.lifecycle import Lifecycle
-from hdpmf.service.requests import Request, request_in
-from hdpmf.service.service import Service
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.lifecycle import Lifecycle
+from hdpmf.untrusted.service.requests import Request, request_in
+from hdpmf.untrusted.service.service import Service
 
 
 @pytest.fixture

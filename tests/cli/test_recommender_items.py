@@ -11,8 +11,8 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
-from hdpmf.device.store import DeviceStore
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 
 @pytest.fixture

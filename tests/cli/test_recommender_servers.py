@@ -14,20 +14,20 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.cli.shared.federation import RunOptions
-from hdpmf.dap.hpke import KeyPair
+from hdpmf.cli.options.runs import RunOptions
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import encode
-from hdpmf.protocol.servers import Server, Servers, read_collector
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.collector import make_task
-from hdpmf.service.collector_keys import load_keys, pin_servers
-from hdpmf.service.durations import seconds
-from hdpmf.service.folder import RunRecord, ServiceFolder
-from hdpmf.service.run_files import Checkpoint, Period
-from hdpmf.service.settings import RunSettings
-from hdpmf.transport.keys import NodeKey
-from hdpmf.transport.parties import PartyKey
+from hdpmf.untrusted.service.collector import make_task
+from hdpmf.untrusted.service.collector_keys import load_keys, pin_servers
+from hdpmf.untrusted.service.durations import seconds
+from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.run_files import Checkpoint, Period
+from hdpmf.untrusted.service.settings import RunSettings
 
 
 def a_pair() -> Servers:

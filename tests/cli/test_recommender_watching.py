@@ -17,14 +17,14 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
+from hdpmf.cli.output import note
 from hdpmf.cli.recommender import status as status_command
-from hdpmf.cli.recommender.telling import telling
-from hdpmf.cli.shared.output import note
+from hdpmf.cli.recommender.run import run_log
+from hdpmf.common.protocol import Envelope, decode
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import Envelope, decode
-from hdpmf.service import alerts
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.service import alerts
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.settings import RunSettings
 
 
 @pytest.fixture
@@ -141,14 +141,14 @@ def test_a_time_between_looks_that_means_nothing_is_refused(call: Call, folder: 
 
 
 def test_with_json_every_line_of_the_log_is_json_notes_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with telling(Metrics(), "json") as say:
+    with run_log(Metrics(), "json") as say:
         say("run 0123456789ab begins")
         note("listening")
     note("for people again")
     *lines, last = capsys.readouterr().err.splitlines()
     assert [json.loads(line)["said"] for line in lines] == ["run 0123456789ab begins", "listening"]
     assert last == "for people again"
-    with pytest.raises(ConfigError, match="text or json"), telling(Metrics(), "xml"):
+    with pytest.raises(ConfigError, match="text or json"), run_log(Metrics(), "xml"):
         pass
 
 
@@ -175,7 +175,7 @@ def test_a_page_for_everybody_is_refused(call: Call, folder: Path, options: list
 
 
 def test_the_page_says_where_it_is_in_one_line(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hdpmf.web import local_server
+    from hdpmf.common.web import local_server
 
     addresses: list[str] = []
 

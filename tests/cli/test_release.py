@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hdpmf import HDPBit, Ratings, load_model
-from hdpmf.protocol import encode
-from hdpmf.recommender.release import Release
+from hdpmf.common.protocol import encode
+from hdpmf.untrusted.recommender.release import Release
 
 from .conftest import Call
 

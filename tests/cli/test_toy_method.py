@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.methods import METHODS, Claim, Form, Method, check, option
+from hdpmf.common.methods import METHODS, Claim, Form, Method, check, option
 from hdpmf.models import UserMean
 
 from .conftest import Call

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hdpmf import load_model
+from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.models import EASE
-from hdpmf.ratings import Ratings, synthetic_world
 
 from .conftest import Call
 
@@ -233,7 +233,7 @@ def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path
 def test_a_gpu_that_is_not_there_is_one_clear_line(
     call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hdpmf.gpu import availability
+    from hdpmf.private.kernels.gpu import availability
 
     monkeypatch.setattr(availability, "missing_packages", lambda: ())
     monkeypatch.setattr(availability, "no_gpu", lambda: "there is no NVIDIA driver")
@@ -249,7 +249,7 @@ def test_a_gpu_that_is_not_there_is_one_clear_line(
 def test_the_old_name_of_on_still_works_with_a_note(
     call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: tuple[str, ...]
 ) -> None:
-    from hdpmf.gpu import availability
+    from hdpmf.private.kernels.gpu import availability
 
     words = ("train", "hdpmf", "--train", files[0], "--epochs", 1, "--out", tmp_path / "m")
     monkeypatch.setattr(availability, "missing_packages", lambda: ("torch",))

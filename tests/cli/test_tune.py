@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hdpmf.cli.shared.running import SOME_RUNS_FAILED
+from hdpmf.cli.experiment import SOME_RUNS_FAILED
 from hdpmf.errors import ConfigError
-from hdpmf.experiments.execute import score
+from hdpmf.lab.experiments.execution import score
 
 from .conftest import Call
 
@@ -49,7 +49,7 @@ def test_a_failed_fold_has_a_code_of_its_own(
             raise ConfigError("the disk ate it")
         return score(*given)
 
-    monkeypatch.setattr("hdpmf.experiments.execute.score", first_fails)
+    monkeypatch.setattr("hdpmf.lab.experiments.execution.score", first_fails)
     found = call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path, "--json")
     assert found.code == SOME_RUNS_FAILED
     assert found.json["failures"] == {"mf": "the disk ate it"}

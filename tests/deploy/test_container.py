@@ -125,7 +125,7 @@ def test_what_is_written_is_below_the_volume_or_tmp() -> None:
 
 def test_the_build_context_has_the_source_and_nothing_else() -> None:
     sent = context()
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/hdpmf/__init__.py", "src/hdpmf/cli/health.py"} <= set(sent)
+    assert {"pyproject.toml", "README.md", "LICENSE", "src/hdpmf/__init__.py", "src/hdpmf/cli/doctor.py"} <= set(sent)
     assert not [name for name in sent if not name.startswith("src/hdpmf/") and "/" in name]
     assert {name for name in sent if "/" not in name} == {"pyproject.toml", "README.md", "LICENSE"}
     assert not [name for name in sent if "__pycache__" in name]
@@ -166,7 +166,7 @@ def test_what_the_dockerfile_runs_works_from_a_tree_that_cannot_be_written(tmp_p
     _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, _copied(source, tmp_path / "build"))
     (wheel,) = wheels.glob("*.whl")
     packed = zipfile.ZipFile(wheel).namelist()
-    assert {f"hdpmf/{name}" for name in ("py.typed", "cli/health.py")} <= set(packed)
+    assert {f"hdpmf/{name}" for name in ("py.typed", "cli/doctor.py")} <= set(packed)
     assert [name for name in packed if name.endswith("licenses/LICENSE")]
     assert not [name for name in packed if name.startswith(("tests", "docs", "deploy"))]
     _run(*pip, "install", "--no-deps", "--no-index", "--no-compile", "--target", installed, wheel)

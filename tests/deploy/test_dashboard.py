@@ -12,11 +12,11 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hdpmf.aggregator.metrics import AggregatorMetrics
-from hdpmf.service.alerts import NAMES, CertificateEnd
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.prometheus import UNREADABLE, Exporter
-from hdpmf.service.watching import FolderLook
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.service.alerts import NAMES, CertificateEnd
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.prometheus import UNREADABLE, Exporter
+from hdpmf.untrusted.service.watching import FolderLook
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"

@@ -23,7 +23,7 @@ import pytest
 from hosts import DELAY, DISK, LOSS, Hosts, lacking
 from page import ROOT, Line, section, unit_command
 
-from hdpmf.prio import NONCE_SIZE, prio3_one_rating
+from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, prio3_one_rating
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

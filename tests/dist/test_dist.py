@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = set(archive.namelist())
         inside = {name for name in names if not name.startswith(f"hdpmf-{PROJECT['version']}.dist-info/")}
         assert inside == source_files()
-        assert {"hdpmf/py.typed", "hdpmf/report/assets/report.js", "hdpmf/paper/table3.toml"} <= inside
+        assert {"hdpmf/py.typed", "hdpmf/lab/report/assets/report.js", "hdpmf/lab/paper/table3.toml"} <= inside
         assert f"hdpmf-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
         head = HeaderParser().parsestr(archive.read(f"hdpmf-{PROJECT['version']}.dist-info/METADATA").decode())
         whole = b"".join(archive.read(name) for name in sorted(names))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "docs/adr/*.md", "docs/tutorials/*.md", "src/hdpmf/privacy/proofs/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/adr/*.md", "docs/tutorials/*.md", "src/hdpmf/common/privacy/proofs/*.md")
     for path in ROOT.glob(pattern)
 )
 SHELLS = ("", "console", "bash", "sh")

@@ -15,7 +15,7 @@ import pytest
 from doc_pages import PAGES, ROOT, calls_on, read
 
 from hdpmf.cli.main import run
-from hdpmf.experiments import Store, parse_experiment, resolve, run_experiments
+from hdpmf.lab.experiments import Store, parse_experiment, resolve, run_experiments
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ PYTHON_NOT_RUN = {
         "docs/gpu.md",
         'model = HDPMF(n_factors=10, epochs=100, on="gpu"',
     ): "a GPU; benchmarks/gpu.py runs it where there is one",
-    ("docs/gpu.md", "from hdpmf.models.together"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
+    ("docs/gpu.md", "from hdpmf.models.multi_fit"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
     ("docs/flower.md", "from hdpmf.flower.server_app"): "Ray; tests/flower runs it",
     ("docs/transport.md", "with FlowerRecommender(folder"): "enrolled devices; tests/federation runs it",
 }

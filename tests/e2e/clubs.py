@@ -12,22 +12,22 @@ import pytest
 from server_processes import Pair
 
 from hdpmf.cli.main import run
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.card import new_device
-from hdpmf.device.joined import join
-from hdpmf.device.ledger import Entry
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.slots import in_slots
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.deploy import Deployment
-from hdpmf.protocol.federation import DeviceCard
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.servers import read_collector
-from hdpmf.ratings import RatingScale
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.keys import NodeKey
-from hdpmf.transport.web import WebDoor
+from hdpmf.common.data import RatingScale
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.web import WebDoor
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.servers import read_collector
+from hdpmf.lab.simulate.deploy import Deployment
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.joined import join
+from hdpmf.private.device.messages import in_slots
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 OTHERS = 20
 PERIOD = "60s"

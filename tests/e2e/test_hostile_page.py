@@ -16,10 +16,10 @@ pytest.importorskip("uvicorn")
 from playwright.sync_api import Page, expect
 from served_pages import ServedPage, enter, owner_page
 
-from hdpmf.device.card import new_device
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import load_catalogue
-from hdpmf.ratings import RatingScale
+from hdpmf.common.data import RatingScale
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.own_items import load_catalogue
+from hdpmf.private.device.store.device_store import DeviceStore
 
 HOSTILE = """<!doctype html><title>evil</title><body><script>
 const target = "ORIGIN", found = [];

@@ -18,16 +18,16 @@ from clubs import answering, entries_of, hdpmf, wait_for
 from playwright.sync_api import Page, expect
 from served_pages import enter, owner_page
 
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.joined import join
-from hdpmf.device.policy import Policy
-from hdpmf.device.rosters import pin_roster
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.deploy import Deployment, free_port
-from hdpmf.protocol.federation import DeviceCard
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.ratings import RatingScale
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.lab.simulate.deploy import Deployment, free_port
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.joined import join
+from hdpmf.private.device.pinned_servers import pin_roster
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,17 +15,17 @@ from playwright.sync_api import expect
 from served_pages import enter, owner_page
 from tests.unit.device.reporting_world import SERVERS
 
-from hdpmf.device.card import new_device
-from hdpmf.device.consent import Asked, require_consent
-from hdpmf.device.declined import DeclinedError
-from hdpmf.device.joined import at_recommender, join
-from hdpmf.device.policy import Policy
-from hdpmf.device.refusals import RefusalBook
-from hdpmf.device.shelves import name_on
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol import CatalogueTable, Terms
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.ratings import RatingScale
+from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol import CatalogueTable, Terms
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.private.device.consent import Asked, require_consent
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.joined import at_recommender, join
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.catalogues import name_in
+from hdpmf.private.device.store.device_store import DeviceStore
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def path(tmp_path: Path) -> Path:
             place = at_recommender(store, address)
             place.pin_catalogue(items)
             for item in items.ids:
-                place.rate(name_on(place.shelf, item), 4.0)
+                place.rate(name_in(place.shelf, item), 4.0)
             asked = Asked(
                 recommender=address, terms=terms, servers=SERVERS.digest, names=SERVERS.names,
                 until=int(time.time()) + 9000,

@@ -17,16 +17,16 @@ from clubs import answering, hdpmf
 from playwright.sync_api import Page, expect
 from served_pages import enter, operator_page
 
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.policy import Policy
-from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.federation.population import deal
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import synthetic_world
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.settings import Pace
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.lab.simulate.population import deal
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.policy import Policy
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.settings import Pace
 
 PAGES = ("overview", "runs", "devices", "model", "knowledge")
 DEVICES = 5

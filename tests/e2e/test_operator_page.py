@@ -19,8 +19,8 @@ from growing_town import SUMS, Town
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 from served_pages import ServedPage, enter, history, operator_page, pictures
 
-from hdpmf.ratings import ItemTable, Ratings, synthetic_world
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.common.data import ItemTable, Ratings, synthetic_world
+from hdpmf.common.net.certificates import ensure_certificates
 
 pytestmark = pytest.mark.slow
 

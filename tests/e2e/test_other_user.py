@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from served_pages import owner_page
 
-from hdpmf.device.card import new_device
-from hdpmf.ratings import RatingScale
+from hdpmf.common.data import RatingScale
+from hdpmf.private.device.device_identity import new_device
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def test_another_user_of_the_machine_gets_nothing(home: Path):
     store = folder / "me.sqlite"
     (home / "films.csv").write_text("item,title\n1,Zombie Opera\n")
     with new_device(store, scale=RatingScale(1.0, 5.0, 1.0)) as made:
-        from hdpmf.device.titles import load_catalogue
+        from hdpmf.private.device.own_items import load_catalogue
 
         load_catalogue(made, home / "films.csv")
         made.rate("1", 5.0)

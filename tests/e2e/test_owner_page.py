@@ -15,10 +15,10 @@ from browsing import PHONE, SCREENS, Heard, accessible, find_chromium, leading_t
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, StorageState, expect
 from served_pages import ServedPage, enter, history, owner_page
 
-from hdpmf.device.card import new_device
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import load_catalogue
-from hdpmf.ratings import RatingScale
+from hdpmf.common.data import RatingScale
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.own_items import load_catalogue
+from hdpmf.private.device.store.device_store import DeviceStore
 
 pytestmark = pytest.mark.slow
 

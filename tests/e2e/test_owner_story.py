@@ -21,12 +21,12 @@ from playwright.sync_api import Locator, Page, expect
 from served_pages import ServedPage, enter, owner_page, pictures
 from server_processes import HELPER, LEADER, Pair
 
-from hdpmf.aggregator.config import TaskRules
-from hdpmf.device.card import card_of
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.deploy import free_port
-from hdpmf.protocol.federation import DeviceCard
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.private.device.device_identity import card_of
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

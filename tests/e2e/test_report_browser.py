@@ -10,14 +10,13 @@ import pytest
 from browsing import DESKTOP, SCREENS, Heard, find_chromium, settle
 from playwright.sync_api import BrowserContext, Page
 
-from hdpmf import paper
-from hdpmf.experiments import Store, resolve, run_experiments
-from hdpmf.experiments.spec import DataOptions
-from hdpmf.paper.report import write_paper_report
-from hdpmf.ratings import synthetic_world
-from hdpmf.report.content import read_content
-from hdpmf.report.page import render
-from hdpmf.report.writer import experiment_page
+from hdpmf.common.data import synthetic_world
+from hdpmf.lab import paper
+from hdpmf.lab.experiments import Store, resolve, run_experiments
+from hdpmf.lab.experiments.spec import DataOptions
+from hdpmf.lab.paper.report import write_paper_report
+from hdpmf.lab.report.content import read_content
+from hdpmf.lab.report.page import experiment_page, render
 
 WORLD = {"n_users": 40, "n_items": 30, "n_ratings": 900}
 

@@ -17,12 +17,12 @@ from playwright.sync_api import Page, expect
 from served_pages import enter, owner_page
 from server_processes import HELPER, LEADER, Pair
 
-from hdpmf.aggregator.config import TaskRules
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.deploy import free_port
-from hdpmf.ratings import RatingScale
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.common.data import RatingScale
+from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -8,9 +8,9 @@ import pytest
 from deployed import HEARTBEAT, NAMES, ON_PATH, Live
 from transport_contract import MAX_BYTES, Network
 
-from hdpmf.federation.deploy import Deployment
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.lab.simulate.deploy import Deployment
 
 
 @pytest.fixture(scope="session")

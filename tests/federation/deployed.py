@@ -15,9 +15,9 @@ from pathlib import Path
 
 from transport_contract import Network
 
-from hdpmf.federation.deploy import Deployment
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.lab.simulate.deploy import Deployment
 
 HEARTBEAT = 1.0  # so that a device that was killed may come back after two seconds
 NAMES = ("aa11", "bb22")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from transport_contract import MAX_BYTES, ScriptedDevice
 
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.keys import NodeKey
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.keys import NodeKey
 
 
 def main() -> None:

@@ -19,19 +19,19 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.plans import Plans
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.federation.population import DeviceRatings, deal
-from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import ItemFacts
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import load_dataset
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.settings import Pace
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.common.data import load_dataset
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import ItemFacts
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.lab.simulate.population import DeviceRatings, deal
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.session import Plans
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.settings import Pace
 
 DEVICES = 5
 EPSILON = 1.0

@@ -17,16 +17,16 @@ import pytest
 from deployed import HEARTBEAT, NAMES, Live, wait_until, wire_to
 from transport_contract import MAX_BYTES, Network, ScriptedDevice
 
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.flower import fleet as flower_fleet
+from hdpmf.common.net.flower import http as flower_http
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.flower.fleet import Fleet
+from hdpmf.common.net.flower.gate import OPEN, RING
+from hdpmf.common.net.flower.link import Link
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import ConfigError, TransportError
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower import fleet as flower_fleet
-from hdpmf.transport.flower import http as flower_http
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.flower.fleet import Fleet
-from hdpmf.transport.flower.gate import OPEN, RING
-from hdpmf.transport.flower.link import Link
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.keys import NodeKey
 
 FIRST, SECOND = NAMES
 
@@ -113,7 +113,7 @@ def test_a_recommender_that_restarts_is_called_that(
     """Not a wrong clock, nor a key that is not enrolled: it stops while a question waits, and starts slowly."""
     key, stop = NodeKey.generate(), threading.Event()
     roster = {"aa11": key.public}
-    caplog.set_level("INFO", "hdpmf.transport.flower.device")
+    caplog.set_level("INFO", "hdpmf.common.net.flower.device")
     first = FlowerRecommender(tmp_path, roster=roster, heartbeat=HEARTBEAT)
     device = FlowerDevice(first.address, first.authority, key, heartbeat=HEARTBEAT)
     thread = threading.Thread(target=device.serve, args=(lambda data: data, stop))
@@ -189,7 +189,7 @@ def test_unanswered_messages_and_late_replies_do_not_pile_up(
     superlink = live.recommender.superlink
     assert superlink is not None
     size = 8_000_000
-    monkeypatch.setattr("hdpmf.transport.flower.recommender._LEFTOVER", 2 * size)
+    monkeypatch.setattr("hdpmf.common.net.flower.recommender._LEFTOVER", 2 * size)
 
     def left_over(number: int) -> None:
         order = network.sleep(0.3, bytes([number]) * size)
@@ -249,7 +249,7 @@ def test_nothing_is_left_when_the_process_that_started_it_is_killed(tmp_path: Pa
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from hdpmf.transport.flower.recommender import FlowerRecommender\n"
+        "from hdpmf.common.net.flower.recommender import FlowerRecommender\n"
         "recommender = FlowerRecommender(Path(sys.argv[1]))\n"
         "print(recommender.superlink.pid, recommender.port, flush=True)\n"
         "time.sleep(600)\n"

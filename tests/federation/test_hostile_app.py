@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives import serialization
 from deployed import wait_until
 from transport_contract import MAX_BYTES, ScriptedDevice
 
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.flower.environment import quiet_environment
+from hdpmf.common.net.flower.link import Link
+from hdpmf.common.net.flower.messages import Outgoing
+from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import TransportError
-from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.flower.environment import quiet_environment
-from hdpmf.transport.flower.link import Link
-from hdpmf.transport.flower.messages import Outgoing
-from hdpmf.transport.keys import NodeKey
 
 PROJECT = """
 [build-system]

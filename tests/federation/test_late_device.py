@@ -11,12 +11,12 @@ import pytest
 from deployed import wait_until
 
 from hdpmf.cli import main
-from hdpmf.federation.deploy import Deployment, free_port
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.lists import digest_of
+from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.models import HDPBit
-from hdpmf.protocol import encode
-from hdpmf.protocol.lists import digest_of
-from hdpmf.recommender.release import Release
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.untrusted.recommender.release import Release
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 
 def _hdpmf(*arguments: object) -> dict:

@@ -12,7 +12,7 @@ pytest.importorskip("pyhpke")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import load
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from hdpmf.common.net import RecommenderTransport
 from hdpmf.errors import ProtocolError
-from hdpmf.transport import RecommenderTransport
 
 MAX_BYTES = 16 * 1024 * 1024
 LONG = 60.0  # seconds; nothing below waits for it unless something is wrong

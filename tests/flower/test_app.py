@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, FederationError, ProtocolError
-from hdpmf.federation.population import only_users
-from hdpmf.federation.simulate import simulate
-from hdpmf.federation.virtual_device import PublicFacts
 from hdpmf.flower import client_app, server_app
 from hdpmf.flower.records import Card, Question, pack, unpack
-from hdpmf.privacy import PrivacySpec
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.service.settings import RunSettings
+from hdpmf.lab.simulate.population import only_users
+from hdpmf.lab.simulate.simulate import simulate
+from hdpmf.lab.simulate.virtual_device import PublicFacts
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.settings import RunSettings
 
 WORLD = synthetic_world(12, 20, 150, rng=3)
 NOTHING = Question(PublicFacts(b""))

@@ -15,16 +15,16 @@ from flwr.serverapp import ServerApp
 from typer.testing import CliRunner
 
 from hdpmf.cli.commands import app
-from hdpmf.cli.federate.simulate import CrowdOptions
+from hdpmf.cli.federate import PopulationOptions
+from hdpmf.common.data import synthetic_world
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.ratings import synthetic_world
 
 SCRIPT = """
-from hdpmf.federation.simulate import simulate
+from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.flower.server_app import run_on_engine, simulate_on
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import synthetic_world
-from hdpmf.service.settings import RunSettings
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.data import synthetic_world
+from hdpmf.untrusted.service.settings import RunSettings
 
 # One start of Ray for all of them: it takes longer than they do.
 CASES = [
@@ -81,11 +81,11 @@ def test_the_command_runs_on_either_engine(make_grid: Any, tmp_path: Path, monke
 
 def test_an_engine_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="memory or flower"):
-        CrowdOptions(engine="spark").simulation()
+        PopulationOptions(engine="spark").simulation()
     monkeypatch.delitem(sys.modules, "hdpmf.flower.server_app", raising=False)
     monkeypatch.setitem(sys.modules, "flwr.app", None)
     with pytest.raises(MissingExtraError, match=r"hdpmf\[flower\]"):
-        CrowdOptions(engine="flower").simulation()
+        PopulationOptions(engine="flower").simulation()
 
 
 def test_flower_is_told_not_to_call_home() -> None:

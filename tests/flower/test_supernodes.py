@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.population import only_users
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.flower import APP
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import synthetic_world
+from hdpmf.lab.simulate.population import only_users
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 pytestmark = pytest.mark.slow
 

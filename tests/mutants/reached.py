@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 _Cached = type(lru_cache(lambda: None))
-PACKAGES = ("privacy", "shard", "secure_sum", "device")
+PACKAGES = ("common/privacy", "private/client", "common/aggregation/masks", "private/device")
 Place = tuple[str, str, int]
 """A file below src, the qualified name of a function in it, and a line of it, from 0."""
 

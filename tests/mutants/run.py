@@ -1,7 +1,7 @@
 """Plant small faults, one at a time, and see whether a test fails: make mutants, or
 
     python tests/mutants/run.py --sample 60 --seed 1             # of all, at random; the same seed gives the same
-    python tests/mutants/run.py --only shard/h_law.py            # all of a file or package; h_law.py:40 for a line
+    python tests/mutants/run.py --only private/client/h_plausibility.py            # all of a file or package; h_law.py:40 for a line
     python tests/mutants/run.py --planted                        # the faults of planted.py, which must all be caught
     python tests/mutants/run.py --sample 20 --list               # only say which
 
@@ -12,7 +12,7 @@ those that run little else first; where it is in no function, or on a line that 
 package. A few seconds each, a minute or more for what survives, which is printed with its place. A line
 whose change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer than --least are
 killed.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hdpmf import PrivacySpec, load_dataset, load_split, make_model
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import DivergedError
-from hdpmf.methods import METHODS
 
 pytestmark = pytest.mark.paper
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from hdpmf.audit import BROKEN, STANDS, Audit, Scores, ceiling, lower_bound, run_audit
-from hdpmf.audit.game import verdict
-from hdpmf.audit.one_round import Design, bit_scores, sum_scores
-from hdpmf.audit.world import choose_target
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
+from hdpmf.lab.audit import BROKEN, STANDS, Audit, Scores, ceiling, lower_bound, run_audit
+from hdpmf.lab.audit.game import verdict
+from hdpmf.lab.audit.one_round import bit_scores, sum_scores
+from hdpmf.lab.audit.world import Design, choose_target
 
 pytestmark = pytest.mark.slow
 

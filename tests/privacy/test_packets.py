@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Call, Envelope, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout
-from hdpmf.ratings import IdIndex, Ratings, RatingScale
-from hdpmf.secure_sum import Roster, SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import MaskedVector
+from hdpmf.common.aggregation.masks import Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import MaskedVector
+from hdpmf.common.data import IdIndex, Ratings, RatingScale
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Call, Envelope, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 pytestmark = pytest.mark.slow
 

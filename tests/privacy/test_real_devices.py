@@ -15,17 +15,25 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.audit import BROKEN, STANDS, on_devices
-from hdpmf.audit.agents import HONEST, ROSTER, Leaves
-from hdpmf.audit.on_devices import TOO_LITTLE, DeviceAudit, audit_devices, device_cells
-from hdpmf.audit.traces import answers_alike, times_apart, trace, worlds
-from hdpmf.device import survey as device_survey
-from hdpmf.device import training as device_training
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.declined import DeclinedError
 from hdpmf.errors import ConfigError
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.shard.device_shard import DeviceShard
+from hdpmf.lab.audit import BROKEN, STANDS, devices
+from hdpmf.lab.audit.cohort import HONEST, ROSTER, DeviceAnswer
+from hdpmf.lab.audit.devices import (
+    TOO_LITTLE,
+    DeviceAudit,
+    answers_alike,
+    audit_devices,
+    device_cells,
+    times_apart,
+    trace,
+    worlds,
+)
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.device_gradients import DeviceShard
+from hdpmf.private.device import survey as device_survey
+from hdpmf.private.device import training as device_training
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.errors import DeclinedError
 
 SURE = 1 - 1e-6
 QUICK = {("hdp-sum", "sums", "value", False), ("hdp-bit", "messages", "value", False)}
@@ -150,8 +158,8 @@ def test_refusals_and_sizes_are_the_same_whatever_the_ratings_are(method, view, 
 )
 def test_limits_per_person_make_no_difference_to_that(monkeypatch, method, view, limit):
     """What is over the default limit, or over others, is left out: how many items are sent says no value."""
-    usual = on_devices.audited_policy
-    monkeypatch.setattr(on_devices, "audited_policy", lambda epsilon: replace(usual(epsilon), **limit))
+    usual = devices.audited_policy
+    monkeypatch.setattr(devices, "audited_policy", lambda epsilon: replace(usual(epsilon), **limit))
     assert answers_alike(DeviceAudit(method, view, canaries=60), items=60)
 
 
@@ -177,9 +185,9 @@ def test_a_leak_by_refusal_or_size_is_found(monkeypatch, leak):
     assert [leaves.shape for leaves in low] != [leaves.shape for leaves in high]
 
 
-def _timed(audit: DeviceAudit, first: np.ndarray, second: np.ndarray, runs: int = 40) -> list[list[list[Leaves]]]:
+def _timed(audit: DeviceAudit, first: np.ndarray, second: np.ndarray, runs: int = 40) -> list[list[list[DeviceAnswer]]]:
     """Runs of two worlds, in an order by lot, so that whatever else the machine does hits both alike."""
-    found: list[list[list[Leaves]]] = [[], []]
+    found: list[list[list[DeviceAnswer]]] = [[], []]
     rng = np.random.default_rng(0)
     for _ in range(runs):
         for world in rng.permutation(2).tolist():

@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.accounting import cost
-from hdpmf.privacy.coding import make_coding, sum_channels
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import SumContribution
-from hdpmf.ratings import Ratings, RatingScale
-from hdpmf.recommender.one_round import make_survey
-from hdpmf.service.settings import RunSettings
-from hdpmf.service.statement import state
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.common.data import Ratings, RatingScale
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.coding import make_coding, sum_channels
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import SumContribution
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.statement import state
 
 N_USERS, N_ITEMS, EACH = 30, 20, 8
 STARS = RatingScale(1.0, 5.0, 1.0)

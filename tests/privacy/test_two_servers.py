@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.audit import Audit
-from hdpmf.audit.game import BROKEN, STANDS
-from hdpmf.audit.on_devices import TOO_LITTLE
-from hdpmf.audit.server_pair import FaultyPrio
-from hdpmf.audit.two_servers import (
+from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating
+from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
+from hdpmf.errors import ConfigError
+from hdpmf.lab.audit import Audit
+from hdpmf.lab.audit.devices import TOO_LITTLE
+from hdpmf.lab.audit.game import BROKEN, STANDS
+from hdpmf.lab.audit.server_pair import FaultyPrio
+from hdpmf.lab.audit.two_servers import (
     SHARES_TELL,
     ServerAudit,
     audit_server_shares,
@@ -23,9 +26,6 @@ from hdpmf.audit.two_servers import (
     faults_seen_by,
     server_cells,
 )
-from hdpmf.errors import ConfigError
-from hdpmf.prio import prio3_one_rating
-from hdpmf.prio.prio3 import MASKS
 
 SURE = 1 - 1e-6
 QUICK = {("leader", "value", False), ("helper", "presence", False)}
@@ -75,7 +75,7 @@ def test_shares_tell_nothing_unless_they_are_not_random(corrupt: Any, adjacency:
 @pytest.mark.slow
 def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault is in the server's code, not in what it is given."""
-    from hdpmf.aggregator.batches import Batches
+    from hdpmf.untrusted.aggregator.collection import Batches
 
     monkeypatch.setattr(Batches, "_noises", lambda self, opened: np.zeros(opened.prio.circuit.output_length, np.int64))
     result = audit_server_sums(_audit("leader", canaries=500))

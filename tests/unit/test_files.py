@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
-from hdpmf.files import atomic_write
 
 
 def test_a_reader_of_the_old_file_keeps_all_of_it(tmp_path):

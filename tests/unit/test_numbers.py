@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 NUMBERS: dict[str, dict[str, object]] = {
-    "privacy.accounting.costs": {"DELTA": 1e-5},
-    "privacy.accounting.setting": {
-        "STARS": import_module("hdpmf.ratings").RatingScale(1.0, 5.0, 1.0),
+    "common.privacy.accounting.costs": {
+        "DELTA": 1e-5,
+    },
+    "common.privacy.accounting.setting": {
+        "STARS": import_module("hdpmf.common.data").RatingScale(1.0, 5.0, 1.0),
         "(s := Setting('hdpmf')).epsilon, s.factors, s.rounds, s.u_norm, s.h_quantile": (1.0, 10, 100, 1.0, 0.5),
         "Setting('hdp-sum').labels": False,
     },
-    "privacy.coding": {
+    "common.privacy.coding": {
         "WEIGHT_UNITS, SCORE_UNITS, UNSTATED_LEVELS": (64, 64, 1000),
         "MEAN_SHARE, LABEL_SHARE": (Fraction(1, 50), Fraction(1, 5)),
         "WEIGHT_SCALE, POPULARITY_SCALE, LABELLED_WEIGHT_SCALE, HEAD_WEIGHT": (4, 8, 6, 80),
@@ -29,79 +31,112 @@ NUMBERS: dict[str, dict[str, object]] = {
         "CURVES['threshold']": ((0.0, 0.0, 0.0, 1.0, 1.0), 0.399, 0.211, True),
         "CURVES['linear']": ((0.0, 0.25, 0.5, 0.75, 1.0), 0.25, 0.061, False),
     },
-    "privacy.mechanisms": {
+    "common.privacy.mechanisms": {
         "[m for m in MECHANISMS if MECHANISMS[m].needs_budgets]": ["uniform", "sample"],
         "[m for m in MECHANISMS if not MECHANISMS[m].bounds_users]": ["none"],
         "[m for m in MECHANISMS if not MECHANISMS[m].needs_h]": ["paid"],
         "[m for m in MECHANISMS if not MECHANISMS[m].sends_fitted_vectors]": ["paid"],
         "Stretch().rescale": True,
+        "H_FLOOR": 2.0**-23,
     },
-    "privacy.noise": {"H_FLOOR": 2.0**-23},
-    "privacy.sampling.decide": {"BAND": 2.0**-38},
-    "privacy.sampling.discrete_gaussian": {"MAX_SIGMA": 2**50},
-    "privacy.sampling.negative_binomial": {"MAX_LENGTH, _GUARD": (2**14, 128)},
-    "privacy.sampling.released": {"_PRODUCT_LIMIT": 2**53},
-    "privacy.sampling.rounding": {"HALF_WORD, _LIMIT": (63, 2**40)},
-    "privacy.sampling.share_tail": {
+    "common.privacy.sampling.exact": {
+        "BAND": 2.0**-38,
+        "MAX_SIGMA": 2**50,
+    },
+    "common.privacy.sampling.shares": {
+        "MAX_LENGTH, _GUARD": (2**14, 128),
         "SMALLEST_START, _WEIGHT_BITS": (16, 50),
-        # Bernoulli's numbers B(2n) / (2n (2n - 1)).
         "_STIRLING": (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188),
     },
-    "privacy.spec": {
+    "common.privacy.sampling.noise": {
+        "_PRODUCT_LIMIT": 2**53,
+        "HALF_WORD, _LIMIT": (63, 2**40),
+    },
+    "common.privacy.spec": {
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [(0.54, 0.1, 0.5), (0.37, 0.5, 1.0)],
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().item_groups[:2]]": [(0.33, 0.1, 0.5), (0.33, 0.5, 1.0)],
     },
-    "shard.device_shard": {"LARGEST_FACTOR": 2.0**20},
-    "shard.h_law": {"FALSE_ALARM": 1e-9},
-    "shard.initial": {"SPREAD, int(_GOLDEN)": (0.1, 0x9E3779B97F4A7C15)},
-    "shard.stand_in": {"_WITHIN": np.float32(0.999999)},
-    "secure_sum.messages": {
+    "private.client.device_gradients": {
+        "LARGEST_FACTOR": 2.0**20,
+    },
+    "private.client.h_plausibility": {
+        "FALSE_ALARM": 1e-9,
+    },
+    "private.client.devices": {
+        "SPREAD, int(_GOLDEN)": (0.1, 0x9E3779B97F4A7C15),
+    },
+    "private.client.gradients": {
+        "_WITHIN": np.float32(0.999999),
+    },
+    "common.aggregation.masks.messages": {
         "VERSION, SESSION_BYTES, MAX_LENGTH, MAX_NEIGHBOURS, MAX_PARTNERS": (2, 16, 2**24, 1024, 4096),
         "SEALED_BYTES, CHECK_BYTES": (82, 64),
+        "MAX_BYTES": 2**26 + 1024,
     },
-    "secure_sum.plan": {
+    "common.aggregation.masks.plan": {
         "MAX_COLLUDING, MIN_FRACTION": (Fraction(1, 20), Fraction(1, 10)),
         "SumPolicy().min_survivors, SumPolicy().min_neighbours": (16, 64),
+        "TWO_THIRDS, NEGLIGIBLE": (Fraction(2, 3), 2.0**-40),
     },
-    "secure_sum.primitives": {
+    "common.aggregation.masks.primitives": {
         "KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, _NO_NONCE, _COUNTER_AND_NONCE": (32, 64, 16, bytes(12), bytes(16)),
         "_PRIME": 2**255 - 19,
         "_D": 0x52036CEE2B6FFE738CC740797779E89800700A4D4141D8AB75EB4DCA135978A3,
     },
-    "secure_sum.roster": {"MAX_DEVICES": 2**16},
-    "secure_sum.shamir": {"SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49)},
-    "secure_sum.sizing": {"TWO_THIRDS, NEGLIGIBLE": (Fraction(2, 3), 2.0**-40)},
-    "secure_sum.wire": {"MAX_BYTES": 2**26 + 1024},
-    "device.database": {"_KIND.application.to_bytes(4, 'big'), _KIND.schema, _BEFORE_HEADS": (b"hdpv", 3, 1)},
-    "device.ledger": {
+    "common.aggregation.masks.roster": {
+        "MAX_DEVICES": 2**16,
+    },
+    "common.aggregation.masks.shamir": {
+        "SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49),
+    },
+    "private.device.store.database": {
+        "_KIND.application.to_bytes(4, 'big'), _KIND.schema, _BEFORE_HEADS": (b"hdpv", 3, 1),
+    },
+    "private.device.disclosures.ledger": {
         "SLACK": 1e-9,
         "Entry.__struct_defaults__": (1, 10, None, "", 0, 0.0, 0.0),
     },
-    "device.paying": {"TYPICAL_RATERS": 20},
-    "device.policy": {
+    "private.device.budget": {
+        "TYPICAL_RATERS": 20,
+    },
+    "private.device.policy": {
         "(p := Policy()).allow_nominal, p.allow_unprotected, p.require_sums": (False, False, True),
         "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (1.0, 50.0, 0.001, None),
         "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (200, 16, 16, 1),
         "(p := Policy()).min_neighbours, p.max_credit, p.max_plans_per_day": (64, 1, 64),
     },
-    "device.plans": {"DAY": 86_400.0},
-    "device.public": {"_MOST_USERS": 2**31},
-    "device.rated": {"_MAX_ID_LENGTH": 256},
-    "device.run_state": {
+    "private.device.session": {
+        "DAY": 86_400.0,
+        "_MAX_PLANS": 32,
+    },
+    "private.device.store.catalogues": {
+        "_MOST_USERS": 2**31,
+    },
+    "private.device.store.ratings_table": {
+        "_MAX_ID_LENGTH": 256,
+    },
+    "private.device.recommender_state": {
         "MAX_OPEN": 8,
         "(r := RunState(recommender='r', terms=None)).seed, r.charged, r.number": (0, False, 0),
         "(r := RunState(recommender='r', terms=None)).summed, r.over": (-1, False),
     },
-    "device.slots": {"SLOT": 0.1},
-    "device.spending": {"_SLACK": 1e-9},
-    "device.summing": {"_MAX_PLANS": 32},
-    "device.tally": {"_BYTES, _MODULUS": (32, 2**256)},
-    "device.training": {"MAX_NUMBERS": 2**23},
-    "device.vault": {
+    "private.device.messages": {
+        "SLOT": 0.1,
+    },
+    "private.device.disclosures.history": {
+        "_SLACK": 1e-9,
+    },
+    "private.device.store.integrity": {
+        "_BYTES, _MODULUS": (32, 2**256),
+    },
+    "private.device.training": {
+        "MAX_NUMBERS": 2**23,
+    },
+    "private.device.store.encryption": {
         "KEY_BYTES, TAG_BYTES, _NONCE_BYTES, _PAD_TO": (32, 16, 12, 64),
         "SCRYPT_COST, _MOST_COST, _BLOCK_SIZE": (2**17, 2**20, 8),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("module", NUMBERS)
@@ -115,20 +150,45 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
 
 
 PLAIN = {
-    "device.consent.Asked", "device.consent.Consent", "device.joined.Joined",
-    "device.left_bytes.LeftInRun", "device.left_bytes.Piece", "device.ledger.Entry", "device.local_model.LocalModel",
-    "device.moved.Moved", "device.old_joined.JoinedBefore", "device.plans.Drawn",
-    "device.public_index.PublicFile", "device.public_index.PublicIndex", "device.public_index.PublicTask",
-    "device.refusals.KeptRefusals", "device.refusals.Refused", "device.report_state.Counted",
-    "device.tally._Counter", "device.vault._Header",
-}  # fmt: skip
-ROWS = {"device.rated.Record", "device.rated._Weight", "device.tally._Head"}
-STATES = {"device.run_state.RunState", "device.report_state.Standing", "device.report_state.TaskState"}
+    "private.device.consent.Asked",
+    "private.device.consent.Consent",
+    "private.device.joined.Joined",
+    "private.device.disclosures.sent_bytes.LeftInRun",
+    "private.device.disclosures.sent_bytes.Piece",
+    "private.device.disclosures.ledger.Entry",
+    "private.device.recommendations.LocalModel",
+    "private.device.store.tables.Moved",
+    "private.device.old_joined.JoinedBefore",
+    "private.device.session.Drawn",
+    "private.device.published_files.PublicFile",
+    "private.device.published_files.PublicIndex",
+    "private.device.published_files.PublicTask",
+    "private.device.disclosures.refusals.KeptRefusals",
+    "private.device.disclosures.refusals.Refused",
+    "private.device.recommender_state.Counted",
+    "private.device.store.integrity._Counter",
+    "private.device.store.encryption._Header",
+}
+ROWS = {
+    "private.device.store.ratings_table.Record",
+    "private.device.store.ratings_table._Weight",
+    "private.device.store.integrity._Head",
+}
+STATES = {
+    "private.device.recommender_state.RunState",
+    "private.device.recommender_state.RecommenderState",
+    "private.device.recommender_state.TaskState",
+}
 STRICT = {
-    "device.policy.Policy", "device.receipts.AskedBy", "device.receipts.Happened", "device.receipts.LeftBytes",
-    "device.receipts.Organisation", "device.receipts.Receipt", "device.receipts.UnderTerms",
-    "secure_sum.messages._Checked",
-}  # fmt: skip
+    "private.device.policy.Policy",
+    "private.device.disclosures.receipts.AskedBy",
+    "private.device.disclosures.receipts.Happened",
+    "private.device.disclosures.receipts.LeftBytes",
+    "private.device.disclosures.receipts.Organisation",
+    "private.device.disclosures.receipts.Receipt",
+    "private.device.disclosures.receipts.UnderTerms",
+    "common.aggregation.masks.messages._Checked",
+}
 
 
 def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -> None:
@@ -141,14 +201,16 @@ def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -
         assert (config.frozen, config.forbid_unknown_fields, config.array_like) == (True, True, False)
     others = {name: config for name, config in found.items() if name not in messages}
     assert {name for name, config in others.items() if not config.frozen} == STATES
-    assert {name for name, config in others.items() if config.array_like} == ROWS | {"secure_sum.messages.DeviceKeys"}
+    assert {name for name, config in others.items() if config.array_like} == ROWS | {
+        "common.aggregation.masks.messages.DeviceKeys"
+    }
     strict = {name for name, config in others.items() if config.forbid_unknown_fields}
-    assert strict == STRICT | {"secure_sum.messages.DeviceKeys"}
-    assert others.keys() == PLAIN | ROWS | STRICT | STATES | {"secure_sum.messages.DeviceKeys"}
+    assert strict == STRICT | {"common.aggregation.masks.messages.DeviceKeys"}
+    assert others.keys() == PLAIN | ROWS | STRICT | STATES | {"common.aggregation.masks.messages.DeviceKeys"}
 
 
 def _structs() -> Iterator[tuple[str, Any]]:
-    for package in ("privacy", "shard", "secure_sum", "device"):
+    for package in ("common.privacy", "private.client", "common.aggregation.masks", "private.device"):
         folder = import_module(f"hdpmf.{package}")
         for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
             for name, value in vars(import_module(module.name)).items():

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hdpmf.common.base.platform import allow_open_files, lock_file
 from hdpmf.errors import StorageError
-from hdpmf.system import allow_open_files, lock_file
 
 SOURCE = Path(__file__).parents[2] / "src" / "hdpmf"
 NOT_EVERYWHERE = {"fcntl", "resource", "msvcrt", "pwd", "grp", "termios", "tty", "pty", "winreg"}
@@ -49,7 +49,7 @@ def test_only_one_module_knows_the_systems_apart() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if imported(node) & {"fcntl", "resource", "msvcrt"}
     }
-    assert users == {"system.py"}
+    assert users == {"platform.py"}
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ builtins.__import__ = without
 import hdpmf
 for name in hdpmf.__all__:
     getattr(hdpmf, name)
-import hdpmf.cli.main, hdpmf.device.database, hdpmf.service.folder, hdpmf.aggregator.serving
-import hdpmf.transport.flower.superlink_process
-from hdpmf.system import allow_open_files
+import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.prefork
+import hdpmf.common.net.flower.superlink_process
+from hdpmf.common.base.platform import allow_open_files
 allow_open_files(10_000)
 print("imported")
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
@@ -137,7 +137,9 @@ def test_windows_has_locks_of_its_own(windows: Windows, tmp_path: Path, monkeypa
         assert all(byte > 1_000_000 for _, byte in windows.held)  # behind what is written
         with pytest.raises(BlockingIOError):
             lock_file(second.fileno())
-        monkeypatch.setattr("hdpmf.system.time.sleep", lambda _: windows.held.clear())  # the other one ends
+        monkeypatch.setattr(
+            "hdpmf.common.base.platform.time.sleep", lambda _: windows.held.clear()
+        )  # the other one ends
         lock_file(second.fileno(), wait=True)
         assert windows.refusals == 2
     allow_open_files(10_000)  # there is no bound

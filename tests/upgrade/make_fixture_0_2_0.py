@@ -62,17 +62,17 @@ def main(target: Path) -> None:
 
 def answer(store: Path) -> None:
     """What the owner's page does while it is open (``page.answering``), without a browser."""
-    from hdpmf.page.answering import Answering
+    from hdpmf.private.page.owner import BackgroundReports
 
-    Answering(store, print, every=1.0).begin(None)
+    BackgroundReports(store, print, every=1.0).begin(None)
     threading.Event().wait()
 
 
 def join(store: Path, *invitations: Path) -> None:
     """What the owner's page does when the digest was compared."""
-    from hdpmf.device.joined import join as join_one
-    from hdpmf.device.store import DeviceStore
-    from hdpmf.protocol.invitation import Invitation
+    from hdpmf.common.protocol.invitation import Invitation
+    from hdpmf.private.device.joined import join as join_one
+    from hdpmf.private.device.store.device_store import DeviceStore
 
     with DeviceStore.open(store) as opened:
         for invitation in invitations:

@@ -14,10 +14,10 @@ import pytest
 from old_commands import DEVICES, key_of
 from old_versions import VERSIONS, content, passphrase, said_before, unpack
 
-from hdpmf.device import database as database_module
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.tally import RowTally
 from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.private.device.store import database as database_module
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.integrity import RowIntegrity
 
 Say = Callable[..., Any]
 PLACES = ("", "killed")
@@ -121,9 +121,9 @@ def test_killed_while_it_comes_forward_it_is_old_or_new(
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, name in ((RowTally, "adopt"), (RowTally, "finish"), (RowTally, "_write_counter")):
+    for owner, name in ((RowIntegrity, "adopt"), (RowIntegrity, "finish"), (RowIntegrity, "_write_counter")):
         around(owner, name)
-    monkeypatch.setattr("hdpmf.device.store.write_header", _watched(snapshot))
+    monkeypatch.setattr("hdpmf.private.device.store.device_store.write_header", _watched(snapshot))
     with DeviceStore.open(store, passphrase=passphrase(device)) as opened:
         expected = _told(opened)
     monkeypatch.undo()
@@ -135,7 +135,7 @@ def test_killed_while_it_comes_forward_it_is_old_or_new(
 
 
 def _watched(snapshot: Callable[[], None]) -> Callable[..., None]:
-    from hdpmf.device.store import write_header
+    from hdpmf.private.device.store.tables import write_header
 
     def write(*given: Any) -> None:
         snapshot()
@@ -162,10 +162,10 @@ def test_a_full_disk_leaves_the_old_store(old: Path, monkeypatch: pytest.MonkeyP
     store = old / "ana.sqlite"
     before = content(old)["ana.sqlite"]
 
-    def full(self: RowTally) -> None:
+    def full(self: RowIntegrity) -> None:
         raise StorageError("no space left")
 
-    monkeypatch.setattr(RowTally, "finish", full)
+    monkeypatch.setattr(RowIntegrity, "finish", full)
     with pytest.raises(StorageError, match="no space"):
         DeviceStore.open(store)
     monkeypatch.undo()

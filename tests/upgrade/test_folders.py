@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from old_versions import VERSIONS, content, unpack
 
-from hdpmf import files
-from hdpmf.aggregator.folder import AggregatorFolder
+from hdpmf.common.base import files
+from hdpmf.common.base.files import LAYOUT_FILE, FolderLayout
+from hdpmf.common.data import Ratings
+from hdpmf.common.protocol import ItemFacts, Survey
+from hdpmf.common.protocol.versions import number_of
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.experiments import Store
-from hdpmf.formats import FILE, FolderKind
+from hdpmf.lab.experiments import Store
 from hdpmf.models.files import load_model
-from hdpmf.protocol import ItemFacts, Survey
-from hdpmf.protocol.versions import number_of
-from hdpmf.ratings import Ratings
-from hdpmf.recommender.release import Release
-from hdpmf.service import layout
-from hdpmf.service.backup import back_up, restore
-from hdpmf.service.collector_keys import pinned_servers
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.service.service import Service
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.recommender.release import Release
+from hdpmf.untrusted.service import layout
+from hdpmf.untrusted.service.backup import back_up, restore
+from hdpmf.untrusted.service.collector_keys import pinned_servers
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.service import Service
 
 Say = Callable[..., Any]
 
@@ -47,7 +47,7 @@ def test_a_folder_comes_forward_and_keeps_what_it_has(tmp_path: Path, say: Say, 
     added = set[str]()
     if version == "0.1.0":  # which had no numbers; what it left unfinished is given up
         unfinished = {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")} if place else ()
-        added = {FILE, f"runs/{folder.runs()[0].hex()}/number", *unfinished}
+        added = {LAYOUT_FILE, f"runs/{folder.runs()[0].hex()}/number", *unfinished}
     assert set(after) - set(before) == added
     ServiceFolder(path)
     assert content(path) == after
@@ -107,14 +107,15 @@ def test_the_order_of_runs_survives_a_copy_without_times(old: Path, tmp_path: Pa
 
 def test_killed_at_any_write_it_goes_on(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, copies = old / "killed" / "recommender", list[Path]()
+    write_file = files.atomic_write
 
     def write(*given: Any, **named: Any) -> None:
         for _ in range(2):
             copies.append(shutil.copytree(path, tmp_path / f"instant-{len(copies)}", symlinks=True))
             if len(copies) % 2:
-                files.atomic_write(*given, **named)
+                write_file(*given, **named)
 
-    for module in ("hdpmf.service.layout", "hdpmf.formats"):
+    for module in ("hdpmf.untrusted.service.layout", "hdpmf.common.base.files"):
         monkeypatch.setattr(f"{module}.atomic_write", write)
     ServiceFolder(path)
     monkeypatch.undo()
@@ -131,10 +132,10 @@ def test_a_backup_of_0_1_0_is_restored_as_todays(old: Path, tmp_path: Path, monk
     monkeypatch.setattr(layout.LAYOUT.__class__, "bring_forward", lambda self, folder: None)
     back_up(path, tmp_path / "a.backup")
     monkeypatch.undo()
-    assert not (path / FILE).exists()
+    assert not (path / LAYOUT_FILE).exists()
     restore(tmp_path / "a.backup", tmp_path / "back")
     assert len(ServiceFolder(tmp_path / "back").runs()) == 1
-    assert (tmp_path / "back" / FILE).read_text() == f"{layout.LAYOUT.newest}\n"
+    assert (tmp_path / "back" / LAYOUT_FILE).read_text() == f"{layout.LAYOUT.newest}\n"
 
 
 def test_a_backup_and_a_release_that_0_2_0_made_are_read(tmp_path: Path) -> None:
@@ -167,19 +168,19 @@ def test_the_steps_of_a_folder_are_taken_once_each_in_order(tmp_path: Path) -> N
         if taken.count("second") == 1:
             raise StorageError("the disk is full")
 
-    kind = FolderKind("a folder", steps=(lambda folder: taken.append("first"), second))
+    kind = FolderLayout("a folder", steps=(lambda folder: taken.append("first"), second))
     with pytest.raises(StorageError, match="full"):
         kind.bring_forward(tmp_path)
-    assert (tmp_path / FILE).read_text() == "2\n"
+    assert (tmp_path / LAYOUT_FILE).read_text() == "2\n"
     for _ in range(2):
         kind.bring_forward(tmp_path)
     assert taken == ["first", "second", "second"]
-    assert (tmp_path / FILE).read_text() == "3\n"
-    (tmp_path / FILE).write_text("4\n")
+    assert (tmp_path / LAYOUT_FILE).read_text() == "3\n"
+    (tmp_path / LAYOUT_FILE).write_text("4\n")
     with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
         kind.bring_forward(tmp_path)
     for damaged in ("", "0", "two", "-1", "9" * 40):
-        (tmp_path / FILE).write_text(damaged)
+        (tmp_path / LAYOUT_FILE).write_text(damaged)
         with pytest.raises(StorageError, match="damaged"):
             kind.bring_forward(tmp_path)
     kind.bring_forward(tmp_path / "nothing here")

@@ -12,22 +12,22 @@ import pytest
 from old_commands import DEVICES
 from old_versions import passphrase, unpack
 
-from hdpmf.aggregator.folder import AggregatorFolder
-from hdpmf.aggregator.helper import Helper
-from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.dap import id_from_text
-from hdpmf.device.consent import give_answer, pending
-from hdpmf.device.joined import at_recommender
-from hdpmf.device.local_model import kept_model
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.two_servers.dap import id_from_text
+from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError, TransportError
-from hdpmf.protocol import Task, decode
-from hdpmf.protocol.servers import Server
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.service.service import Service
-from hdpmf.transport.summing import ServersHere
+from hdpmf.private.device.consent import give_answer, pending
+from hdpmf.private.device.joined import at_recommender
+from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.service import Service
 
 SHOP = "https://localhost:29443"
 USERS = 4

@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 from old_versions import passphrase, said_before, unpack
 
-from hdpmf.device import old_joined
-from hdpmf.device.consent import consents
-from hdpmf.device.declined import DeclinedError
-from hdpmf.device.everything import everything_fields
-from hdpmf.device.for_you import for_you
-from hdpmf.device.joined import at_recommender, ever_joined, joined
-from hdpmf.device.local_model import kept_model
-from hdpmf.device.pair import pinned_servers, trusted
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import StorageError
-from hdpmf.protocol.servers import Servers
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.private.device import old_joined
+from hdpmf.private.device.consent import consents
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.joined import at_recommender, ever_joined, joined
+from hdpmf.private.device.pinned_servers import pinned_servers, trusted
+from hdpmf.private.device.recommendations import for_you, kept_model
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 SHOP, CLUB = "https://localhost:29443", "https://127.0.0.1:29444"
 FOLDERS = {SHOP: "recommender", CLUB: "other"}
@@ -84,7 +83,7 @@ def test_nothing_that_the_owner_said_is_lost_and_the_list_of_before_works(old: P
     before = said_before(old / place)[device]
     was = before["everything"]
     with opened(old / place, device) as store:
-        now = json.loads(json.dumps(everything_fields(store)))
+        now = json.loads(json.dumps(data_export(store)))
         plain = [{name: told[name] for name in was["ratings"][0]} for told in now["ratings"]]
         assert plain == was["ratings"]
         assert {told["item"]: told["weight"] for told in now["item_weights"]} == was["item_weights"]

@@ -14,22 +14,21 @@ import pytest
 import sqlalchemy as sa
 from old_versions import FIXTURES, VERSIONS, content, unpack
 
-from hdpmf.aggregator import store as aggregator_store
-from hdpmf.aggregator.config import AggregatorConfig
-from hdpmf.aggregator.folder import AggregatorFolder
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tables import metadata
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.priors import Prior
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError
-from hdpmf.experiments import Store
+from hdpmf.lab.experiments import Store
 from hdpmf.models import make_model
 from hdpmf.models.files import load_model
-from hdpmf.public.model import PublicModel
-from hdpmf.public.priors import Prior
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.release import Release
-from hdpmf.service.backup import back_up, restore
-from hdpmf.service.folder import ServiceFolder
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator import datastore as aggregator_store
+from hdpmf.untrusted.aggregator.config import AggregatorConfig
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, metadata
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.recommender.release import Release
+from hdpmf.untrusted.service.backup import back_up, restore
+from hdpmf.untrusted.service.folder import ServiceFolder
 
 NEWER = "newer hdpmf; upgrade"
 
@@ -124,7 +123,7 @@ def test_a_newer_prior(place: Path) -> None:
 def test_a_newer_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.release"
     model = make_model("hdp-bit", rng=0).fit(synthetic_world(20, 10, 100, rng=0))
-    monkeypatch.setattr("hdpmf.recommender.release.FORMAT", 999)
+    monkeypatch.setattr("hdpmf.untrusted.recommender.release.FORMAT", 999)
     model.release_.save(path)
     monkeypatch.undo()
     _refused(tmp_path, lambda: Release.load(path), ModelFileError)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.net.flower.gate import OPEN, SECRET_HEADER, Gate
+from hdpmf.common.net.flower.http import said_plainly
+from hdpmf.common.net.flower.signing import signed_headers
+from hdpmf.common.net.flower.versions import OTHER_VERSION, PROTOCOL, SPOKEN, speaks_another, who_is_behind
+from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import TransportError
-from hdpmf.transport.flower.gate import OPEN, SECRET_HEADER, Gate
-from hdpmf.transport.flower.http import said_plainly
-from hdpmf.transport.flower.signing import signed_headers
-from hdpmf.transport.flower.versions import OTHER_VERSION, PROTOCOL, SPOKEN, speaks_another, who_is_behind
-from hdpmf.transport.keys import NodeKey
 
 ACTIVATE = "/v1/fleet/activate-node"
 OF_0_1_0 = {"flwr-public-key": "a2V5", "flwr-signature": "c2ln", "flwr-timestamp": "2026-11-16T00:00:00"}

@@ -1,1 +1,1 @@
-"""The ``hdpmf`` command: one module per command, assembled in ``main``."""
+"""The ``hdpmf`` command: a module or a small package for each noun, assembled in ``commands``."""

@@ -10,28 +10,24 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.aggregator.app import app as aggregator_app
-from hdpmf.cli.audit.app import app as audit_app
-from hdpmf.cli.data.app import app as data_app
+from hdpmf.cli.aggregator import app as aggregator_app
+from hdpmf.cli.audit import app as audit_app
+from hdpmf.cli.data import app as data_app
 from hdpmf.cli.demo import demo
 from hdpmf.cli.device.app import app as device_app
-from hdpmf.cli.doctor import doctor
-from hdpmf.cli.experiment.app import app as experiment_app
-from hdpmf.cli.federate.app import app as federate_app
-from hdpmf.cli.health import health
-from hdpmf.cli.methods.app import methods
-from hdpmf.cli.model.evaluate import evaluate
-from hdpmf.cli.model.fold_in import fold_in
-from hdpmf.cli.model.predict import predict
-from hdpmf.cli.model.recommend import recommend
+from hdpmf.cli.doctor import doctor, health
+from hdpmf.cli.experiment import app as experiment_app
+from hdpmf.cli.federate import app as federate_app
+from hdpmf.cli.methods import app as prior_app
+from hdpmf.cli.methods import methods
+from hdpmf.cli.model.evaluate import evaluate, tune
+from hdpmf.cli.model.inference import fold_in, predict, recommend
 from hdpmf.cli.model.release import release
 from hdpmf.cli.model.train import train
-from hdpmf.cli.model.tune import tune
-from hdpmf.cli.paper.app import app as paper_app
-from hdpmf.cli.prior.app import app as prior_app
-from hdpmf.cli.privacy.app import app as privacy_app
+from hdpmf.cli.output import hdpmf_version
+from hdpmf.cli.paper import app as paper_app
+from hdpmf.cli.privacy import app as privacy_app
 from hdpmf.cli.recommender.app import app as recommender_app
-from hdpmf.cli.shared.output import hdpmf_version
 
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "

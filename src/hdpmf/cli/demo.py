@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.shared.files import make_folder
-from hdpmf.cli.shared.lists import item_fields
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import (
+from hdpmf.cli.options.common import Json, make_folder
+from hdpmf.cli.output import (
     claim_fields,
     claim_sentence,
     print_json,
@@ -22,11 +20,12 @@ from hdpmf.cli.shared.output import (
     progress_bar,
     short_claim,
 )
-from hdpmf.methods import METHODS, Method
+from hdpmf.cli.recommendations import item_fields
+from hdpmf.common.methods import METHODS, Method
 
 if TYPE_CHECKING:
+    from hdpmf.common.data import Ratings
     from hdpmf.models import Estimator
-    from hdpmf.ratings import Ratings
 
 # Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train in seconds.
 _WORLD: dict[str, Any] = {"n_users": 3_000, "n_items": 800, "n_ratings": 400_000}
@@ -51,7 +50,7 @@ def demo(
     begin = time.perf_counter()
     make_folder(out)
 
-    from hdpmf.ratings import load_dataset
+    from hdpmf.common.data import load_dataset
 
     world = load_dataset("synthetic", **(_QUICK_WORLD if quick else _WORLD))
     seeds = _SEEDS[:1] if quick else _SEEDS
@@ -127,9 +126,9 @@ def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[d
     """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
     from statistics import fmean, pstdev
 
+    from hdpmf.common.privacy import PrivacySpec
     from hdpmf.models import make_model
-    from hdpmf.models.convergence import FarFromConvergedWarning
-    from hdpmf.privacy import PrivacySpec
+    from hdpmf.models.training import FarFromConvergedWarning
 
     splits = {seed: world.hold_out(_HELD_OUT, rng=seed) for seed in seeds}
     rows: list[dict[str, Any]] = []
@@ -174,8 +173,8 @@ def _size(world: Ratings) -> dict[str, int]:
 
 
 def _save_plot(results: list[dict[str, Any]], world: Ratings, seeds: tuple[int, ...], path: Path) -> None:
-    from hdpmf.files import atomic_write
-    from hdpmf.plots.accuracy import accuracy_png
+    from hdpmf.common.base.files import atomic_write
+    from hdpmf.lab.plots import accuracy_png
 
     subtitle = (
         f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "

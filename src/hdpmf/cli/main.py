@@ -22,10 +22,38 @@ from typing import Any
 
 import typer
 
-from hdpmf.cli.shared.old_names import with_current_names
-from hdpmf.cli.shared.output import clean, note, print_json
+from hdpmf.cli.output import clean, note, print_json
+from hdpmf.common.base.hints import speaking
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.wording import speaking
+
+_OLD, _NEW = "--device", "--on"
+
+_UNIFORM = "--uniform-weights"
+
+_VALUES = {"cuda": "gpu"}
+
+
+def with_current_names(arguments: Sequence[str]) -> list[str]:
+    """The arguments with ``--device cuda`` as ``--on gpu`` and ``--uniform-weights`` as ``--weights uniform``.
+
+    What follows a bare ``--`` is left alone.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    current: list[str] = []
+    for argument in arguments[:end]:
+        name, equals, value = argument.partition("=")
+        if name == _OLD:
+            print(f"note: {_OLD} is now called {_NEW}, and cuda is gpu", file=sys.stderr, flush=True)
+            current.append(_NEW + equals + _VALUES.get(value, value))
+        elif argument == _UNIFORM:
+            print(f"note: {_UNIFORM} is now written --weights uniform", file=sys.stderr, flush=True)
+            current += ["--weights", "uniform"]
+        elif current and current[-1] == _NEW:
+            current.append(_VALUES.get(argument, argument))
+        else:
+            current.append(argument)
+    return current + list(arguments[end:])
+
 
 _INTERRUPTED = 130
 
@@ -65,7 +93,7 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
         _, given, file = rest.pop(place).partition("=")
         if not given and place == len(rest):
             raise ConfigError("--plugin needs a FILE")
-        from hdpmf.methods.plugins import load_plugin
+        from hdpmf.common.methods.registry import load_plugin
 
         load_plugin(file if given else rest.pop(place))
     return rest

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.public import PinnedRoster
-from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError
-from hdpmf.federation.virtual_device import VirtualDevice
 from hdpmf.flower.records import Card, Question, UserVectors, pack, unpack
+from hdpmf.lab.simulate.virtual_device import VirtualDevice
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.store.catalogues import PinnedRoster
+from hdpmf.private.device.store.device_store import DeviceStore
 
 _log = logging.getLogger(__name__)
 

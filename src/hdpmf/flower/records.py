@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 from flwr.app import ConfigRecord, RecordDict
 
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ProtocolError
-from hdpmf.federation.virtual_device import PublicFacts
-from hdpmf.protocol.servers import Servers
+from hdpmf.lab.simulate.virtual_device import PublicFacts
 
 _RECORD, _FIELD = "hdpmf", "data"
 

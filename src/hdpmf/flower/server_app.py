@@ -15,27 +15,27 @@ import numpy as np
 from flwr.app import DEFAULT_TTL, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from hdpmf.device.policy import Policy
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.data import Ratings, RatingScale, load_dataset
+from hdpmf.common.data.item_features import read_item_table
+from hdpmf.common.net.interface import MAX_BYTES, DeviceReply, RecommenderTransport, check_sizes
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.protocol import CatalogueTable, DeviceCard
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, FederationError, MissingExtraError, ProtocolError
-from hdpmf.federation.population import DeviceRatings
-from hdpmf.federation.reports import SentReport
-from hdpmf.federation.simulate import Simulation
-from hdpmf.federation.simulate import simulate as simulate_with
-from hdpmf.federation.virtual_device import PublicFacts, Vectors, VirtualDevice
-from hdpmf.files import atomic_write
 from hdpmf.flower.records import Card, Question, ReportTask, UserVectors, pack, unpack
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.protocol import CatalogueTable, DeviceCard
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.servers import Servers
-from hdpmf.ratings import Ratings, RatingScale, load_dataset
-from hdpmf.ratings.item_file import read_item_table
-from hdpmf.service.aggregation.direct import Direct
-from hdpmf.service.aggregation.masks import Masks
-from hdpmf.service.run import Run
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport.interface import MAX_BYTES, DeviceReply, RecommenderTransport, check_sizes
+from hdpmf.lab.simulate.population import DeviceRatings
+from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.lab.simulate.simulate import Simulation
+from hdpmf.lab.simulate.simulate import simulate as simulate_with
+from hdpmf.lab.simulate.virtual_device import PublicFacts, Vectors, VirtualDevice
+from hdpmf.private.device.policy import Policy
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.run import Run
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _IN_FLIGHT = 256  # messages that the Grid has at a time: bounds the memory
 _LOOK_SECONDS = 0.02
@@ -74,7 +74,7 @@ def simulate(
         weights: Privacy weights; without them every rating has weight 1.
         devices: How many: users are dealt to them; None gives every user its own.
         processes: Workers of Ray on this machine. A cluster that ``RAY_ADDRESS`` names has its own number.
-        more: As for ``hdpmf.federation.simulate.simulate``.
+        more: As for ``hdpmf.lab.simulate.simulate.simulate``.
 
     Raises:
         MissingExtraError: Ray is not installed.

@@ -1,20 +1,27 @@
 """Estimators with scikit-learn's manners, one per method."""
 
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.priors import Prior, load_prior
 from hdpmf.models.base import Estimator
-from hdpmf.models.baselines import GlobalMean, UserMean
-from hdpmf.models.biased import BiasedMF
-from hdpmf.models.comparing import compare
+from hdpmf.models.baselines import (
+    BPR,
+    EASE,
+    IALS,
+    BiasedMF,
+    GlobalMean,
+    ItemKNN,
+    MostPopular,
+    NeuralLists,
+    PrivatePopular,
+    UserMean,
+)
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, MostPopular, NeuralLists, PrivatePopular
-from hdpmf.models.methods import make_model
 from hdpmf.models.one_round import HDPSum
-from hdpmf.models.own import add_method
+from hdpmf.models.registry import add_method, compare, make_model
 from hdpmf.models.training import EpochRecord
-from hdpmf.public.priors import Prior, load_prior
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.recommending import Recommendation
+from hdpmf.private.client.ranking import Recommendation
 
 __all__ = [
     "BPR",

@@ -9,23 +9,30 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
+from hdpmf.common.base.hints import say
+from hdpmf.common.data import Id, ItemFilter, Ratings, RatingsLike, as_ratings
+from hdpmf.common.data.scale import ScaleLike
+from hdpmf.common.methods import METHODS, check, method_of
+from hdpmf.common.privacy.claims import PrivacyClaim, claim_of
+from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError
-from hdpmf.methods import METHODS, check, method_of
-from hdpmf.models.asked import check_kind, check_same_kind, column, in_pairs, kind_of, plain
-from hdpmf.models.params import Parameters
-from hdpmf.models.shown import RecommendedLists
-from hdpmf.models.similar import SimilarItem, similar
-from hdpmf.models.sklearn_pairs import columns_of, joined, tags
+from hdpmf.models.input_checks import (
+    Parameters,
+    check_kind,
+    check_same_kind,
+    column,
+    columns_of,
+    in_pairs,
+    joined,
+    kind_of,
+    plain,
+    tags,
+)
+from hdpmf.models.result_tables import RecommendedLists, SimilarItem, similar
 from hdpmf.models.training import EpochRecord
-from hdpmf.privacy.claims import PrivacyClaim, claim_of
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Id, ItemFilter, Ratings, RatingsLike, as_ratings
-from hdpmf.ratings.scale import ScaleLike
-from hdpmf.recommender import Catalogue
-from hdpmf.shard import Devices
-from hdpmf.shard.choosing import ChooseAndLike
-from hdpmf.shard.recommending import ListMaker, ListOrder, Recommendation
-from hdpmf.wording import say
+from hdpmf.private.client import Devices
+from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
+from hdpmf.untrusted.recommender import Catalogue
 
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
@@ -125,7 +132,7 @@ class Estimator(Parameters):
             claim = replace(claim, noise="simulated", items="stated" if stated else "rated")
         if method is None or claim.status != "nominal":
             return claim
-        from hdpmf.privacy.accounting import with_honest_cost
+        from hdpmf.common.privacy.accounting import with_honest_cost
 
         return with_honest_cost(claim, method.name, self.get_params())
 
@@ -183,7 +190,7 @@ class Estimator(Parameters):
         }
 
     def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
-        """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking`` states.
+        """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking_metrics`` states.
 
         Returns:
             All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 % interval over
@@ -193,7 +200,7 @@ class Estimator(Parameters):
             ConfigError: The model predicts the same for every item.
             RatingsError: No known user has a relevant test rating; or the scale or the ids are not the training's.
         """
-        from hdpmf.models.ranking import rank
+        from hdpmf.models.ranking_metrics import rank
 
         self._check_fitted()
         test = self._taken(test, self.catalogue_.scale)
@@ -259,10 +266,10 @@ class Estimator(Parameters):
 
         It has neither the seed (which would give away the simulated noise) nor the history of the training.
         """
-        from hdpmf.models.splitting import of_users
+        from hdpmf.models.files import with_users
 
         self._check_fitted()
-        return of_users(self, self._user_codes(column(users)))
+        return with_users(self, self._user_codes(column(users)))
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model: ``folder/recommender`` has nothing private, ``folder/devices`` everything that is.

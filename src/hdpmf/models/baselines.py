@@ -1,12 +1,29 @@
-"""What any private method has to beat: predictions that need no recommender, or no user."""
+"""Baselines: means, biased MF, private popularity, and list models trained in the clear.
+
+List models predict no ratings: a predicted rating is the user's own mean.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import ClassVar
+
 import numpy as np
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.methods.options import BiasedOptions, ListOptions, PopularityOptions
+from hdpmf.common.model.device_fit import corrected_popularity
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.privacy.coding import POPULARITY_SCALE
+from hdpmf.common.privacy.sampling import SeededNoise, seed_of
+from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.ratings import Ratings
+from hdpmf.models.training import check_finite
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.untrusted.recommender.lists import Presence, popular_lists, train_list_model
+from hdpmf.untrusted.recommender.one_round import estimated_popularity, make_survey
 
 
 class Baseline(Estimator):
@@ -41,3 +58,172 @@ class GlobalMean(Baseline):
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.full(len(users), self.mean_)
+
+
+_SPREAD = 0.1
+
+
+@dataclass(eq=False, repr=False)
+class BiasedMF(BiasedOptions, Estimator):
+    """Matrix factorization with user and item biases, on ratings given away: ``mean + b_i + b_j + u_i . v_j``.
+
+    Args:
+        n_factors: Length K of the latent vectors.
+        learning_rate: Of every step.
+        reg: Regularisation, of biases and vectors.
+        epochs: Passes over the ratings.
+        rng: An int, a numpy Generator, or None for another result every time.
+
+    Attributes:
+        mean_: Of all training ratings.
+        user_bias_: b_i, one for each user.
+        item_bias_: b_j, one for each item.
+        user_factors_: u_i, one row per user.
+        item_factors_: v_j, one row per item.
+    """
+
+    mean_: float = field(init=False)
+    user_bias_: np.ndarray = field(init=False)
+    item_bias_: np.ndarray = field(init=False)
+    user_factors_: np.ndarray = field(init=False)
+    item_factors_: np.ndarray = field(init=False)
+
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """Train by stochastic gradient descent, a step per rating."""
+        from hdpmf.private.kernels.sequential import biased_pass
+        from hdpmf.private.kernels.simd import pad
+
+        seed = seed_of(self.rng)
+        noise = SeededNoise(seed, stream=7)
+        U, V = (
+            pad(noise.normals((rows, self.n_factors)) * np.float32(_SPREAD)) for rows in (train.n_users, train.n_items)
+        )
+        user_bias, item_bias = np.zeros(train.n_users, np.float32), np.zeros(train.n_items, np.float32)
+        mean = float(train.values.mean(dtype=np.float64))
+        table = train.user_codes.copy(), train.item_codes.copy(), (train.values - mean).astype(np.float32)
+        for epoch in range(1, self.epochs + 1):
+            biased_pass(*table, user_bias, item_bias, U, V, self.learning_rate, self.reg, seed, epoch)
+            check_finite(V, self.learning_rate)
+        self.mean_, self.user_bias_, self.item_bias_ = mean, user_bias, item_bias
+        self.user_factors_, self.item_factors_ = U[:, : self.n_factors].copy(), V[:, : self.n_factors].copy()
+
+    def _item_vectors(self) -> np.ndarray:
+        return self.item_factors_
+
+    def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """The mean, both biases and the product of the vectors."""
+        liked = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])
+        return np.asarray(self.mean_ + self.user_bias_[users] + self.item_bias_[items] + liked)
+
+
+@dataclass(eq=False, repr=False)
+class ListsOnly(Baseline):
+    """A model that orders items and predicts no ratings of its own.
+
+    Attributes:
+        lists_: What devices would get.
+    """
+
+    can_rank: ClassVar[bool] = True
+    predicts_ratings: ClassVar[bool] = False
+    takes_implicit: ClassVar[bool] = True
+
+    lists_: ListModel = field(init=False)
+
+    def _order(self) -> ListOrder:
+        return ByListModel(self.devices_, self.lists_)
+
+
+@dataclass(eq=False, repr=False)
+class PrivatePopular(PopularityOptions, ListsOnly):
+    """What most people rated, for everyone, from counts with noise: what any private list has to beat.
+
+    It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes into how much
+    weight each item has: a rating's presence costs W_ij * epsilon where only sums over users are seen, its value
+    nothing.
+
+    Args:
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """Release the counts."""
+        catalogue = fingerprint(train.items, None)
+        survey = make_survey(
+            "A",
+            # That round has one part in POPULARITY_SCALE of a survey's epsilon; here it has all.
+            self.epsilon * POPULARITY_SCALE,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=catalogue,
+            contributors=train.n_users,
+            labels=True,
+        )
+        shard = OneRoundShard(
+            train,
+            weights,
+            SeededNoise(seed_of(self.rng), stream=3),
+            epsilon=survey.epsilon,
+            catalogue=catalogue,
+            simulation=True,
+        )
+        shard.accept(survey)
+        released = estimated_popularity(survey, [shard.count()])
+        self.lists_ = popular_lists(corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon))
+
+
+@dataclass(eq=False, repr=False)
+class ListYardstick(ListOptions, ListsOnly):
+    """A model for lists without privacy.
+
+    Args:
+        on: ``cpu``, ``gpu`` or ``auto``, for the neural one.
+        n_threads: Threads; every core by default. The result does not depend on it.
+        rng: An int, a numpy Generator, or None for another result every time.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
+        """Learn who rates what with whom."""
+        presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
+        self.lists_ = train_list_model(
+            self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on, n_threads=self.n_threads
+        )
+
+
+class MostPopular(ListYardstick):
+    """What most people rated, for everyone."""
+
+    kind = "popular"
+
+
+class ItemKNN(ListYardstick):
+    """What is rated by the same people as what one has rated."""
+
+    kind = "knn"
+
+
+class EASE(ListYardstick):
+    """A linear item-item model in closed form."""
+
+    kind = "ease"
+
+
+class IALS(ListYardstick):
+    """Implicit alternating least squares."""
+
+    kind = "ials"
+
+
+class BPR(ListYardstick):
+    """A pair-wise model."""
+
+    kind = "bpr"
+
+
+class NeuralLists(ListYardstick):
+    """A denoising autoencoder."""
+
+    kind = "neural"

@@ -10,28 +10,22 @@ from typing import ClassVar
 
 import numpy as np
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings, RatingsLike
+from hdpmf.common.methods import check
+from hdpmf.common.methods.options import FactorizationOptions, HDPMFOptions, PrivateFactorizationOptions, SampledOptions
+from hdpmf.common.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
+from hdpmf.common.privacy.sampling import seed_of
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, RatingsError
-from hdpmf.gpu.availability import use_gpu
-from hdpmf.methods import check
-from hdpmf.methods.configurations import (
-    FactorizationOptions,
-    HDPMFOptions,
-    PrivateFactorizationOptions,
-    SampledOptions,
-)
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.convergence import warn_if_far
 from hdpmf.models.gpu_training import gpu_epochs
-from hdpmf.models.params import with_current_names
-from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs
-from hdpmf.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
-from hdpmf.privacy.sampling import seed_of
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Plan
-from hdpmf.ratings import Ratings, RatingsLike
-from hdpmf.recommender import Catalogue
-from hdpmf.shard import Devices
-from hdpmf.threads import Workers
+from hdpmf.models.input_checks import with_current_names
+from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs, warn_if_far
+from hdpmf.private.client import Devices
+from hdpmf.private.kernels.gpu.availability import use_gpu
+from hdpmf.untrusted.recommender import Catalogue
 
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 

@@ -3,7 +3,7 @@
 ::
 
     folder/
-      recommender/                   a public model (see hdpmf.public.model): nothing private
+      recommender/                   a public model (see hdpmf.common.model.public_model): nothing private
       devices/devices.json           user ids, seed, history  (mode 0600, like everything in this folder)
       devices/devices.safetensors    user vectors, privacy weights, own means, rated items
 
@@ -13,36 +13,102 @@ errors on validation ratings are made of ratings.
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from hdpmf.common.base.files import new_folder
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.methods import METHODS, method_of
+from hdpmf.common.model.device_fit import to_stars
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.priors import Prior
+from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
+from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
-from hdpmf.files import new_folder
-from hdpmf.methods import METHODS, method_of
 from hdpmf.models.base import Estimator
-from hdpmf.models.baselines import Baseline, GlobalMean, UserMean
-from hdpmf.models.biased import BiasedMF
+from hdpmf.models.baselines import (
+    BPR,
+    EASE,
+    IALS,
+    Baseline,
+    BiasedMF,
+    GlobalMean,
+    ItemKNN,
+    ListsOnly,
+    MostPopular,
+    NeuralLists,
+    PrivatePopular,
+    UserMean,
+)
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.learned import learned_by, restore
-from hdpmf.models.lists import BPR, EASE, IALS, ItemKNN, ListsOnly, MostPopular, NeuralLists, PrivatePopular
+from hdpmf.models.input_checks import with_current_names
 from hdpmf.models.one_round import HDPSum, OneRound
-from hdpmf.models.params import with_current_names
 from hdpmf.models.training import EpochRecord
-from hdpmf.protocol import ItemFacts, Round
-from hdpmf.public.device_fit import to_stars
-from hdpmf.public.lists import ListModel
-from hdpmf.public.model import PublicModel, ids
-from hdpmf.public.parts import read_part, write_part
-from hdpmf.public.priors import Prior
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.recommender import Catalogue
-from hdpmf.recommender.release import Release
-from hdpmf.shard import Devices
+from hdpmf.private.client import Devices
+from hdpmf.untrusted.recommender import Catalogue
+from hdpmf.untrusted.recommender.release import Release
+
+M = TypeVar("M", bound=Estimator)
+
+
+def with_users(model: M, users: np.ndarray) -> M:
+    """A copy of a model with only these users (positions)."""
+    if not isinstance(model, Factorization | OneRound | Baseline):
+        raise ConfigError(
+            f"what {type(model).__name__} learned is not kept user by user, so it cannot be split; save it as a whole"
+        )
+    part = copy.copy(model)
+    part.devices_ = model.devices_.only(np.unique(users))
+    if hasattr(part, "rng"):
+        part.rng = None
+    if isinstance(part, Factorization):
+        part.history_ = ()
+    if isinstance(part, OneRound):
+        part.n_silent_ = 0
+    return part
+
+
+_PARTS = ("catalogue_", "devices_")
+
+_PREFIX = "learned."
+
+
+def learned_by(model: Estimator) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Plain values and arrays, by name.
+
+    Raises:
+        ConfigError: An attribute is neither.
+    """
+    values: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in vars(model).items():
+        if not name.endswith("_") or name in _PARTS:
+            continue
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            arrays[_PREFIX + name] = value
+        elif isinstance(value, (bool, int, float, str, type(None), np.generic)):
+            values[name] = value.item() if isinstance(value, np.generic) else value
+        else:
+            raise ConfigError(
+                f"{type(model).__name__}.{name} is a {type(value).__name__}, which cannot be saved; keep arrays of "
+                "numbers, numbers and strings"
+            )
+    return values, arrays
+
+
+def restore(model: Estimator, values: dict[str, Any], state: dict[str, np.ndarray]) -> None:
+    """Put back what was saved; takes its arrays out of ``state``."""
+    for name, value in values.items():
+        setattr(model, name, value)
+    for name in [name for name in state if name.startswith(_PREFIX)]:
+        setattr(model, name.removeprefix(_PREFIX), state.pop(name))
+
 
 _CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
@@ -51,8 +117,11 @@ _CLASSES: dict[str, type[Estimator]] = {
         *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
     )
 }
+
 _PRIVATE_PARAMETERS = ("rng",)
+
 _RELEASE = "ratings.release"
+
 _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 

@@ -1,4 +1,4 @@
-"""Training on a GPU: what a mechanism makes of ratings is brought to the device, the loops run there.
+"""Training on a GPU: ratings as a mechanism lets them enter are brought to the device, and the loops run there.
 
 First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise and the orders of
 ratings come from another generator: the same distribution, other numbers.
@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.model.device_fit import DeviceFit, to_stars
+from hdpmf.common.privacy.mechanisms import Mechanism, laplace_scale
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Plan, learning_rate_at
 from hdpmf.errors import DivergedError
-from hdpmf.gpu.availability import fits, gpu
-from hdpmf.models.entry import EnteredRatings, enter, first_factors
-from hdpmf.privacy.mechanisms import Mechanism
-from hdpmf.privacy.noise import laplace_scale
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Plan, learning_rate_at
-from hdpmf.ratings import Ratings
+from hdpmf.models.training import EnteredRatings, enter, first_factors
+from hdpmf.private.client.devices import Devices
+from hdpmf.private.kernels.gpu.availability import fits, gpu
 
 if TYPE_CHECKING:
-    from hdpmf.gpu.streaming import Block, Stream
-    from hdpmf.gpu.table import Table
-    from hdpmf.gpu.training import GpuRun, Recipe
+    from hdpmf.private.kernels.gpu.layout import Table
+    from hdpmf.private.kernels.gpu.streaming import Block, Stream
+    from hdpmf.private.kernels.gpu.training import GpuRun, Recipe
 
 
 def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str) -> Recipe:
     """How a plan is trained on a device."""
-    from hdpmf.gpu.training import Recipe
+    from hdpmf.private.kernels.gpu.training import Recipe
 
     noise = "none"
     if private:
@@ -45,7 +46,7 @@ def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool,
 
 def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> GpuRun:
     """What is a plan's own among those that are trained together."""
-    from hdpmf.gpu.training import GpuRun
+    from hdpmf.private.kernels.gpu.training import GpuRun
 
     scale = 0.0
     if budget is not None:
@@ -64,7 +65,7 @@ def gpu_epochs(
     solver: str,
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
     """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
-    from hdpmf.gpu.training import GpuTraining
+    from hdpmf.private.kernels.gpu.training import GpuTraining
 
     entered = enter(train, weights, mechanism, plan, seed)
     table = table_of(train, entered) if fits(len(entered.target)) else stream_of(train, entered)
@@ -81,7 +82,7 @@ def gpu_epochs(
 
 def table_of(train: Ratings, entered: EnteredRatings) -> Table:
     """The ratings that take part, on the GPU."""
-    from hdpmf.gpu.table import Table
+    from hdpmf.private.kernels.gpu.layout import Table
 
     (block,) = blocks_of(train, entered, max(len(entered.target), 1))
     coefficient = None if block.coefficient is None else block.coefficient[None]
@@ -90,7 +91,7 @@ def table_of(train: Ratings, entered: EnteredRatings) -> Table:
 
 def stream_of(train: Ratings, entered: EnteredRatings) -> Stream:
     """The ratings that take part, brought to the GPU a part at a time."""
-    from hdpmf.gpu.streaming import AT_A_TIME, Stream
+    from hdpmf.private.kernels.gpu.streaming import AT_A_TIME, Stream
 
     return Stream(lambda: blocks_of(train, entered, AT_A_TIME), train.n_users, train.n_items, gpu())
 
@@ -99,7 +100,7 @@ def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Bl
     """The ratings that take part, on the GPU, ``size`` at a time."""
     import torch
 
-    from hdpmf.gpu.streaming import Block
+    from hdpmf.private.kernels.gpu.streaming import Block
 
     device = gpu()
 
@@ -132,3 +133,32 @@ class OnGpu:
     def copy(self) -> np.ndarray:
         """The factors as they are now."""
         return np.array(self._factors[:, 0, : self._n_factors].cpu().numpy())
+
+
+def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndarray) -> Devices:
+    """The private state of the users of ``train`` after the fit, to the precision of what a CPU computes."""
+    import torch
+
+    from hdpmf.private.kernels.gpu.layout import begins, shuffled
+    from hdpmf.private.kernels.gpu.solvers import fit_users
+
+    device = gpu()
+
+    def put(values: np.ndarray) -> torch.Tensor:
+        # Arrays of ratings are read-only, which PyTorch cannot express.
+        return torch.from_numpy(np.array(values)).to(device)
+
+    users = put(train.user_codes)
+    order = shuffled(users, None)
+    begin = begins(users, train.n_users)
+    partner = put(train.item_codes)[order]
+    stars = put(to_stars(train.values, train.scale))[order]
+    target = stars - put(fit.offset.astype(np.float32))[partner.long()]
+    theta = fit_users(
+        begin, partner, target, *map(put, (fit.features, fit.weight, fit.precision, fit.mean_map))
+    )  # fmt: skip
+    vectors = np.ones((train.n_users, theta.shape[1] + 1), np.float32)
+    vectors[:, :-1] = theta.float().cpu().numpy()
+    return Devices.after_training(
+        train, vectors, beta, gamma, (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy())
+    )

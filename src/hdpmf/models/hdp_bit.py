@@ -6,24 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from hdpmf.methods.configurations import BitOptions
+from hdpmf.common.data import Ratings
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.methods.options import BitOptions
+from hdpmf.common.model.device_fit import device_fit
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.priors import load_prior
+from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import BitContribution, Survey
 from hdpmf.models.one_round import OneRound, wanted_features
-from hdpmf.privacy.claims import PrivacyClaim
-from hdpmf.privacy.sampling import ReleasedNoise, seed_of
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import BitContribution, Survey
-from hdpmf.public.device_fit import device_fit
-from hdpmf.public.lists import ListModel
-from hdpmf.public.priors import load_prior
-from hdpmf.ratings import Ratings
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.lists import train_list_model
-from hdpmf.recommender.one_round import Answer
-from hdpmf.recommender.release import Release, joined
-from hdpmf.shard import Devices
-from hdpmf.shard.list_order import ByListModel
-from hdpmf.shard.recommending import ListOrder
+from hdpmf.private.client import Devices
+from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.lists import train_list_model
+from hdpmf.untrusted.recommender.one_round import Answer
+from hdpmf.untrusted.recommender.release import Release, joined
 
 
 @dataclass(eq=False, repr=False)

@@ -14,37 +14,32 @@ from typing import Any, Self
 
 import numpy as np
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
+from hdpmf.common.data.item_features import ItemFeatures, fingerprint
+from hdpmf.common.methods import check
+from hdpmf.common.methods.options import OneRoundOptions, SumOptions
+from hdpmf.common.model.device_fit import DeviceFit, corrected_popularity, device_fit, taste_columns
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.priors import Prior, load_prior
+from hdpmf.common.privacy.coding import WEIGHT_SCALE
+from hdpmf.common.privacy.mechanisms import bound_contributions
+from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.errors import ConfigError, RatingsError
-from hdpmf.gpu.availability import use_gpu
-from hdpmf.methods import check
-from hdpmf.methods.configurations import OneRoundOptions, SumOptions
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.gpu_fitting import fit_devices
-from hdpmf.models.params import with_current_names
-from hdpmf.privacy.bounding import at_most
-from hdpmf.privacy.coding import WEIGHT_SCALE
-from hdpmf.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import ItemFacts, Survey
-from hdpmf.public.device_fit import DeviceFit, device_fit
-from hdpmf.public.lists import ListModel
-from hdpmf.public.popularity import corrected_popularity
-from hdpmf.public.priors import Prior, load_prior
-from hdpmf.public.taste import taste_columns
-from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
-from hdpmf.ratings.item_features import ItemFeatures, fingerprint
-from hdpmf.recommender import Catalogue, OneRoundRecommender
-from hdpmf.recommender.one_round import Answer, chosen_coding, make_survey
-from hdpmf.recommender.pairs import PairPlan, pair_model, plan_pairs
-from hdpmf.shard import Devices
-from hdpmf.shard.choosing import ChooseAndLike
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.shard.device_fit import fit_vectors, predict, ratings_by_user
-from hdpmf.shard.devices import own_means
-from hdpmf.shard.pair_order import WithPairs
-from hdpmf.shard.pairs import PairShard
-from hdpmf.shard.recommending import ListOrder
-from hdpmf.threads import Workers
+from hdpmf.models.gpu_training import fit_devices
+from hdpmf.models.input_checks import with_current_names
+from hdpmf.private.client import Devices
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.devices import fit_vectors, own_means, predict, ratings_by_user
+from hdpmf.private.client.pairs import PairShard, WithPairs
+from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
+from hdpmf.private.kernels.gpu.availability import use_gpu
+from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
+from hdpmf.untrusted.recommender.one_round import Answer, chosen_coding, make_survey
+from hdpmf.untrusted.recommender.pairs import PairPlan, pair_model, plan_pairs
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -230,7 +225,7 @@ class OneRound(OneRoundOptions, Estimator):
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             draws: Noise = released or SeededNoise(seed, stream=4)
-            sent = at_most(train.user_codes, self.max_ratings, draws.uniforms(len(train)))
+            sent = bound_contributions(train.user_codes, self.max_ratings, draws.uniforms(len(train)))
             train, weights = train.take(sent), weights.take(sent)
         noise: Noise = released or SeededNoise(seed, stream=3)
         shard = OneRoundShard(

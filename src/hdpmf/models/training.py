@@ -8,22 +8,54 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy.mechanisms import Budgets, Entered, Mechanism, laplace_scale
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Plan, learning_rate_at
 from hdpmf.errors import DivergedError
-from hdpmf.models.entry import RECOMMENDER_STREAM, SHARD_STREAM, enter
-from hdpmf.privacy.mechanisms import Mechanism
-from hdpmf.privacy.noise import laplace_scale
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Plan, learning_rate_at
-from hdpmf.ratings import Ratings
-from hdpmf.recommender import Recommender
-from hdpmf.shard.initial import initial_vectors
-from hdpmf.threads import Workers
+from hdpmf.private.client.devices import SPREAD, initial_vectors
+from hdpmf.untrusted.recommender import Recommender
+
+if TYPE_CHECKING:
+    from hdpmf.models.factorization import Factorization
+
+
+RECOMMENDER_STREAM = 1
+
+SHARD_STREAM = 2
+"""Streams of one seed: the recommender's draws must not be the users'."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EnteredRatings(Entered):
+    """What a mechanism makes of all ratings, with the epsilon that sets the noise; None: no noise."""
+
+    budget: float | None
+
+
+def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int) -> EnteredRatings:
+    """Let ratings enter as a single shard of all users would."""
+    row_weights = weights.for_ratings(train)
+    budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
+    budget = mechanism.noise_budget(plan.epsilon, budgets)
+    uniforms = SeededNoise(seed, SHARD_STREAM).uniforms(len(train))
+    entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, uniforms)
+    return EnteredRatings(entered.kept, entered.target, entered.coefficient, budget)
+
+
+def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """First user vectors and item factors."""
+    items = SeededNoise(seed, RECOMMENDER_STREAM).normals((plan.n_items, plan.n_factors)) * np.float32(SPREAD)
+    return initial_vectors(train.users, plan.n_factors, seed), items
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +101,7 @@ def batch_epochs(
     workers: Workers,
 ) -> Epochs:
     """Algorithm 1: the protocol with one shard of all users, in this process."""
-    from hdpmf.shard import Shard  # here and below: a machine that trains on its GPU need not have Numba
+    from hdpmf.private.client import Shard  # here and below: a machine that trains on its GPU need not have Numba
 
     shard = Shard(train, weights, mechanism, SeededNoise(seed, SHARD_STREAM), seed, workers)
     recommender = Recommender(plan, mechanism, SeededNoise(seed, RECOMMENDER_STREAM), h_per_item)
@@ -95,9 +127,9 @@ def sequential_epochs(
     workers: Workers,
 ) -> Epochs:
     """The procedure behind the published numbers: one step per rating. A simulation; no federation can run it."""
-    from hdpmf.kernels import sequential
-    from hdpmf.kernels.grouping import group
-    from hdpmf.kernels.simd import pad
+    from hdpmf.private.kernels import sequential
+    from hdpmf.private.kernels.batch import group
+    from hdpmf.private.kernels.simd import pad
 
     recommender_noise = SeededNoise(seed, RECOMMENDER_STREAM)
     entered = enter(train, weights, mechanism, plan, seed)
@@ -176,3 +208,32 @@ def run_epochs(
     if best is not None:
         _, _, vectors, factors = best
     return Trained(np.array(vectors), np.array(factors), raters, tuple(history))
+
+
+_ROWS = 50_000
+
+_FAR = 1.5
+"""Factors start near zero, so that a model that has hardly begun is several times worse than the users' means; one that
+has arrived is better, even with the paper's noise at epsilon 1 (docs/methods.md)."""
+
+
+class FarFromConvergedWarning(UserWarning):
+    """A model fits the ratings that it was trained on worse than a mean does."""
+
+
+def warn_if_far(model: Factorization, train: Ratings) -> None:
+    """Warn where the model is much worse on its own training ratings than each user's own mean is."""
+    rows = slice(None, None, max(1, len(train) // _ROWS))
+    users, items, values = train.user_codes[rows], train.item_codes[rows], train.values[rows]
+    error = float(np.mean((model._predict_codes(users, items) - values) ** 2))
+    if error <= _FAR * float(np.mean((model.devices_.means[users] - values) ** 2)):
+        return
+    epochs = len(model.history_)
+    noise = "" if type(model).__name__ == "MF" else ", or its noise drowns them"
+    warnings.warn(
+        f"{type(model).__name__} fits its own training ratings worse than each user's own mean does: after {epochs} "
+        f"epochs at learning rate {model.learning_rate:g} it is far from converged{noise}; train longer, or with a "
+        "larger rate",
+        FarFromConvergedWarning,
+        stacklevel=4,
+    )

@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.aggregator.helper import Helper
-from hdpmf.aggregator.keys import ServerKeys
-from hdpmf.aggregator.leader import HelperDoor, Leader
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareAad,
     BatchSelector,
     Collection,
@@ -32,12 +27,16 @@ from hdpmf.dap import (
     ReportMetadata,
     Role,
 )
-from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
-from hdpmf.protocol import Task, encode
-from hdpmf.protocol.servers import Collector, Server
-from hdpmf.protocol.submission import signed_bytes
-from hdpmf.protocol.task import Noise, OneRating, prio_of
-from hdpmf.transport.parties import PartyKey
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol import Task, encode
+from hdpmf.common.protocol.servers import Collector, Server
+from hdpmf.common.protocol.submission import signed_bytes
+from hdpmf.common.protocol.task import Noise, OneRating, prio_of
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
 
 ITEMS, CODES, RULERS = 6, (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 HOUR = 3600
@@ -103,7 +102,7 @@ class Pair:
         self,
         folder: Path | None = None,
         rules: Rules = SIMULATED,
-        between: Callable[[HelperDoor], HelperDoor] = lambda helper: helper,
+        between: Callable[[HelperApi], HelperApi] = lambda helper: helper,
         url: Callable[[str], str] | None = None,
     ) -> None:
         self.keys = server_keys()

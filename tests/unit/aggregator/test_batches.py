@@ -10,11 +10,7 @@ import pytest
 import sqlalchemy as sa
 from server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 
-from hdpmf.aggregator.batches import Batches
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tables import accumulators
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareReq,
     BatchSelector,
     Collection,
@@ -25,8 +21,11 @@ from hdpmf.dap import (
     Query,
     report_checksum,
 )
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.untrusted.aggregator.collection import Batches
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
+from hdpmf.untrusted.aggregator.tasks import Rules
 
 
 def refused(pair: Pair, task: bytes, interval: Interval) -> str:
@@ -197,7 +196,10 @@ def test_a_crash_between_share_and_mark_is_no_rollback(tmp_path: Path) -> None:
     pair.upload(task, [0, 1])
     pair.aggregate_all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hdpmf.aggregator.marks.os.fsync", lambda file: (_ for _ in ()).throw(OSError("no space")))
+        patch.setattr(
+            "hdpmf.untrusted.aggregator.released_batches.os.fsync",
+            lambda file: (_ for _ in ()).throw(OSError("no space")),
+        )
         with pytest.raises(StorageError, match="No share left"):
             pair.ask(task)
     pair.reopen()

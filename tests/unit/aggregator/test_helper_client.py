@@ -15,14 +15,14 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.aggregator.door import HttpsHelper
-from hdpmf.aggregator.keys import ServerKeys
-from hdpmf.dap import MEDIA_TYPES, AggregationJobResp, Problem
-from hdpmf.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap import MEDIA_TYPES, AggregationJobResp, Problem
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError, TransportError
-from hdpmf.protocol.servers import Server
-from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.parties import PartyKey
+from hdpmf.untrusted.aggregator.helper_client import HelperClient
+from hdpmf.untrusted.aggregator.tasks import ServerKeys
 
 TASK, JOB = bytes(32), bytes(16)
 RESPONSE = MEDIA_TYPES[AggregationJobResp]
@@ -34,7 +34,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @contextmanager
-def helper(certificates: Certificates, status: int, body: bytes, **headers: str) -> Iterator[HttpsHelper]:
+def helper(certificates: Certificates, status: int, body: bytes, **headers: str) -> Iterator[HelperClient]:
     """A client of a helper that always sends this answer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.key)
@@ -52,7 +52,7 @@ def helper(certificates: Certificates, status: int, body: bytes, **headers: str)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, daemon=True).start()
-        with HttpsHelper(keys(f"https://127.0.0.1:{listener.getsockname()[1]}", certificates.authority)) as client:
+        with HelperClient(keys(f"https://127.0.0.1:{listener.getsockname()[1]}", certificates.authority)) as client:
             yield client
 
 

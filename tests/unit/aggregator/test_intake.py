@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from hdpmf.aggregator.intake import GROUP, Intake
-from hdpmf.aggregator.metrics import AggregatorMetrics
-from hdpmf.aggregator.uploads import Upload
+from hdpmf.common.base.logs import JsonLines, event
 from hdpmf.errors import DapError, StorageError
-from hdpmf.logs import JsonLines, event
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
 
 
 class Disk:
@@ -40,7 +39,7 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     disk = Disk()
 
     async def all_of_it() -> list[object]:
-        intake = Intake(disk.write, AggregatorMetrics(), room=1000)
+        intake = ReportWriter(disk.write, AggregatorMetrics(), room=1000)
         intake.start()
         waiting = [asyncio.create_task(intake.put(upload(bytes([place])))) for place in range(100)]
         waiting.append(asyncio.create_task(intake.put(upload(b"bad"))))
@@ -56,7 +55,7 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     assert isinstance(results[100], DapError)
     assert [report for group in disk.groups for report in group] == [*(bytes([place]) for place in range(100)), b"bad"]
     assert len(disk.groups) <= 3
-    assert max(map(len, disk.groups)) == GROUP
+    assert max(map(len, disk.groups)) == GROUP_REPORTS
 
 
 @pytest.mark.parametrize("fault", [StorageError("full"), ZeroDivisionError("a bug")])
@@ -66,7 +65,7 @@ def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) 
     disk.fault = fault
 
     async def all_of_it() -> None:
-        intake = Intake(disk.write, AggregatorMetrics(), room=10)
+        intake = ReportWriter(disk.write, AggregatorMetrics(), room=10)
         intake.start()
         with pytest.raises(StorageError):
             await intake.put(upload(b"x"))
@@ -81,7 +80,7 @@ def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) 
 
 
 def test_there_is_room_for_so_many() -> None:
-    intake = Intake(lambda _: [], AggregatorMetrics(), room=2)
+    intake = ReportWriter(lambda _: [], AggregatorMetrics(), room=2)
     assert [intake.reserve() for _ in range(3)] == [True, True, False]
     intake.release()
     assert intake.reserve()

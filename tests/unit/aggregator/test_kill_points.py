@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from server_pair import END, Pair, plain_sum
 
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.dap import CollectionReq, Interval, Query
+from hdpmf.common.aggregation.two_servers.dap import CollectionReq, Interval, Query
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 
 
 class KilledError(BaseException):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from server_pair import BEGIN, HOUR, WHOLE, Pair, plain_sum
 
-from hdpmf.aggregator.shares import prepare_share
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
@@ -27,8 +26,9 @@ from hdpmf.dap import (
     ReportShare,
     report_checksum,
 )
+from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.errors import DapError
-from hdpmf.privacy.sampling import ReleasedNoise
+from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
 
 
 def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
 
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.dap import Collection, Interval
-from hdpmf.protocol.task import Noise, SumOfVectors
+from hdpmf.common.aggregation.two_servers.dap import Collection, Interval
+from hdpmf.common.protocol.task import Noise, SumOfVectors
+from hdpmf.untrusted.aggregator.tasks import Rules
 
 
 def test_the_sum_is_that_of_numpy() -> None:

@@ -8,14 +8,13 @@ import pytest
 import sqlalchemy as sa
 from server_pair import BEGIN, CODES, END, HOUR, ITEMS, RULERS, Device, Pair
 
-from hdpmf.aggregator.keys import ServerKeys
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.dap import HpkeConfig
+from hdpmf.common.aggregation.two_servers.dap import HpkeConfig
+from hdpmf.common.protocol import Opening, encode
+from hdpmf.common.protocol.servers import Collector, Servers
+from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
-from hdpmf.protocol import Opening, encode
-from hdpmf.protocol.servers import Collector, Servers
-from hdpmf.protocol.task import Noise, OneRating, SumOfVectors
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from server_pair import BEGIN, END, HOUR, Device, Pair, plain_sum
 
-from hdpmf.aggregator.tables import payloads, reports
-from hdpmf.aggregator.uploads import Upload
-from hdpmf.dap import Problem
+from hdpmf.common.aggregation.two_servers.dap import Problem
 from hdpmf.errors import DapError
+from hdpmf.untrusted.aggregator.datastore import payloads, reports
+from hdpmf.untrusted.aggregator.report_writer import Upload
 
 
 def kind(error: DapError | None) -> str | None:
@@ -46,7 +46,9 @@ def test_a_report_has_one_size(pair: Pair) -> None:
 
 def test_the_length_is_looked_at_before_anything_is_read(pair: Pair, monkeypatch) -> None:
     task = pair.add()
-    monkeypatch.setattr("hdpmf.aggregator.uploads.Report.decode", lambda data: pytest.fail("it was read"))
+    monkeypatch.setattr(
+        "hdpmf.untrusted.aggregator.report_writer.Report.decode", lambda data: pytest.fail("it was read")
+    )
     assert refused(pair, task, bytes(10_000_000)) == Problem.INVALID_MESSAGE
 
 

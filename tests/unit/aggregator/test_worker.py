@@ -8,12 +8,12 @@ import time
 import pytest
 from server_pair import HOUR, Pair
 
-from hdpmf.aggregator.answers import problem
-from hdpmf.aggregator.config import Limits
-from hdpmf.aggregator.metrics import AggregatorMetrics
-from hdpmf.aggregator.working import Worker
+from hdpmf.common.protocol import encode
 from hdpmf.errors import ConfigError, DapError, PrivacyError, ProtocolError, StorageError, TransportError
-from hdpmf.protocol import encode
+from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
+from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.problem_details import problem_response
 
 
 def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
@@ -38,7 +38,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
     both = pair.add()
     pair.upload(alone, [1, 2])
     pair.upload(both, [3, 4, 5])
-    worker = Worker(pair.leader, AggregatorMetrics(), Limits(waiting_reports=1))
+    worker = AggregationJobDriver(pair.leader, AggregatorMetrics(), Limits(waiting_reports=1))
     worker.start()
     end = time.monotonic() + 30
     while pair.leader.counts(both).counted < 3 and time.monotonic() < end:
@@ -62,7 +62,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
     ],
 )
 def test_what_others_are_told(error: Exception, status: int, told: bool) -> None:
-    answer = problem(error, 7)
+    answer = problem_response(error, 7)
     assert answer.status_code == status
     assert answer.media_type == "application/problem+json"
     details = json.loads(bytes(answer.body))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hdpmf.audit.world import Target, choose_target
-from hdpmf.ratings import Ratings, synthetic_world
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.lab.audit.world import Target, choose_target
 
 
 @pytest.fixture(scope="session")

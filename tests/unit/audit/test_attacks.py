@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hdpmf.audit import cheats
-from hdpmf.audit.attacks import AttackSetting, in_words, run
 from hdpmf.errors import ConfigError
-from hdpmf.shard.h_law import HLaw
+from hdpmf.lab.audit import attacks
+from hdpmf.lab.audit.attacks import AttackSetting, in_words, run
+from hdpmf.private.client.h_plausibility import HPlausibility
 
 
 @pytest.mark.slow
@@ -36,12 +36,12 @@ def test_noise_that_is_used_twice_is_no_noise(world, method):
 
 
 def test_differencing_needs_kept_noise(world, target):
-    from hdpmf.audit.replay import record
+    from hdpmf.lab.audit.replay import record
     from hdpmf.models import make_model
 
     path = record(make_model("hdpmf", epochs=4, rng=0), world, target.privacy_weights(), 0)
     with pytest.raises(ConfigError, match="noise='once'"):
-        cheats.difference(path, target, 20)
+        attacks.difference(path, target, 20)
 
 
 def test_the_shard_refuses_h_zero_and_an_h_just_above_it(world):
@@ -59,7 +59,7 @@ def test_the_shard_refuses_h_zero_and_an_h_just_above_it(world):
 
 
 def test_where_a_tiny_h_is_answered_the_messages_are_attacked(world, monkeypatch):
-    monkeypatch.setattr(HLaw, "check", lambda self, h: None)
+    monkeypatch.setattr(HPlausibility, "check", lambda self, h: None)
     found = run("zero-h", AttackSetting(factors=4, epochs=3), world, users=5)
     assert not found.zero_refused
     assert not found.tiny_refused

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binomtest
 
-from hdpmf.audit import Scores, ceiling, lower_bound
-from hdpmf.audit.bounds import clopper_pearson
 from hdpmf.errors import ConfigError
+from hdpmf.lab.audit import Scores, ceiling, lower_bound
+from hdpmf.lab.audit.scores import clopper_pearson
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (37, 500)])

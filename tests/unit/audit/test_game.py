@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from hdpmf.audit import BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, audited, pairs, run_audit
-from hdpmf.audit.figure import audit_png
-from hdpmf.audit.retrain import SMALL_ITEMS, SMALL_USERS, small_world
-from hdpmf.audit.world import choose_target
+from hdpmf.common.data import Ratings
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.ratings import Ratings
+from hdpmf.lab.audit import BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, audited, pairs, run_audit
+from hdpmf.lab.audit.figure import audit_png
+from hdpmf.lab.audit.training import SMALL_ITEMS, SMALL_USERS, small_world
+from hdpmf.lab.audit.world import choose_target
 
 pytestmark = pytest.mark.slow
 

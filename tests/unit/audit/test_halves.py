@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hdpmf.audit import Audit, Scores, game, lower_bound, run_audit
+from hdpmf.lab.audit import Audit, Scores, game, lower_bound, run_audit
 
 
 def test_the_threshold_is_the_pilots():

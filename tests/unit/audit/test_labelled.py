@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from hdpmf.audit import BROKEN, STANDS, Audit, ceiling, cells, lower_bound, run_audit
-from hdpmf.audit.designs import Design
-from hdpmf.audit.figure import row_of
-from hdpmf.audit.game import verdict
-from hdpmf.audit.labelled import labelled_scores, labelled_world
-from hdpmf.audit.world import choose_target
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.ratings import synthetic_world
+from hdpmf.lab.audit import BROKEN, STANDS, Audit, ceiling, cells, lower_bound, run_audit
+from hdpmf.lab.audit.figure import row_of
+from hdpmf.lab.audit.game import verdict
+from hdpmf.lab.audit.one_round import labelled_scores, labelled_world
+from hdpmf.lab.audit.world import Design, choose_target
 
 pytestmark = pytest.mark.slow
 

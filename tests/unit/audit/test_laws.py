@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hdpmf.audit.laws import log_discrete_laplace, log_share, log_wide_share
+from hdpmf.lab.audit.scores import log_discrete_laplace, log_share, log_wide_share
 
 
 def test_discrete_laplace_sums_to_one():

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hdpmf.audit.one_run import PARTS, one_run_bound, one_run_ceiling
 from hdpmf.errors import ConfigError
+from hdpmf.lab.audit.scores import PARTS, one_run_bound, one_run_ceiling
 
 
 def _coins(n, seed):

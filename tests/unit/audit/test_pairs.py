@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.audit.pairs import audit_pairs
+from hdpmf.common.privacy.pairs import pair_rho
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.privacy.pairs import pair_rho
+from hdpmf.lab.audit.pairs import audit_pairs
 
 
 @pytest.mark.parametrize(("epsilon", "weight"), [(1.0, 1.0), (4.0, 0.5)])

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hdpmf.audit.device import device_scores
-from hdpmf.audit.replay import Copies, SimulatedDevice, messages, record
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.lab.audit.replay import Copies, SimulatedDevice, messages, record
+from hdpmf.lab.audit.training import device_scores
 from hdpmf.models import make_model
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.threads import Workers
 
 
 def _path(name, target, **params):

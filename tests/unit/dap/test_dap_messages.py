@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf import dap
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers import dap
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
@@ -32,7 +32,7 @@ from hdpmf.dap import (
     Report,
     ReportMetadata,
 )
-from hdpmf.dap.codec import Choice, Codec, Fixed, Items, Nested, Opaque, Uint, layout
+from hdpmf.common.aggregation.two_servers.dap.codec import Choice, Codec, Fixed, Items, Nested, Opaque, Uint, layout
 from hdpmf.errors import DapError, PrioError
 
 MESSAGES = [kind for name in dap.__all__ if isinstance(kind := getattr(dap, name), type) and issubclass(kind, Message)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,

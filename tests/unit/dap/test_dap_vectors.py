@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShare,
     AggregateShareAad,
     AggregateShareReq,

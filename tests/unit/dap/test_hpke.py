@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.dap import HpkeCiphertext, HpkeConfig, HpkeConfigList, Problem, Role
-from hdpmf.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal, select_config
+from hdpmf.common.aggregation.two_servers.dap import HpkeCiphertext, HpkeConfig, HpkeConfigList, Problem, Role
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+    select_config,
+)
 from hdpmf.errors import DapError
 
 KEYS = KeyPair(7, bytes(range(32)))
@@ -140,6 +146,6 @@ def test_nothing_is_sealed_to_what_is_no_key(config: HpkeConfig):
 
 def test_messages_need_no_extra_and_keys_say_which():
     """In a process of its own: without pyhpke there are messages, and a hint for keys."""
-    code = "import sys; sys.modules['pyhpke'] = None; import hdpmf.dap; import hdpmf.dap.hpke"
+    code = "import sys; sys.modules['pyhpke'] = None; import hdpmf.common.aggregation.two_servers.dap; import hdpmf.common.aggregation.two_servers.dap.hpke"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "MissingExtraError: sums by two servers need the package pyhpke: pip install" in done.stderr

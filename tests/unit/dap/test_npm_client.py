@@ -9,7 +9,7 @@ import npm_packages
 import numpy as np
 import pytest
 
-from hdpmf.dap import (
+from hdpmf.common.aggregation.two_servers.dap import (
     HPKE_CONFIG_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -22,9 +22,9 @@ from hdpmf.dap import (
     Role,
     id_to_text,
 )
-from hdpmf.dap.hpke import KeyPair, input_share_info
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
+from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.errors import DapError
-from hdpmf.prio import Prio3, prio3_sum_vec
 
 PACKAGE = "@divviup/dap@0.9.1"
 LEADER, HELPER = "https://leader.example", "https://helper.example"

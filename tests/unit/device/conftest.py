@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.device import vault
-from hdpmf.device.ledger import Entry
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.device_store import DeviceStore
 
 PASSPHRASE = "correct horse battery staple"
 SECRET_ITEMS = ("film-of-shame", "quiet-romance", "zombie-opera")
@@ -19,7 +19,7 @@ SECRET_ITEMS = ("film-of-shame", "quiet-romance", "zombie-opera")
 @pytest.fixture(autouse=True)
 def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretching a passphrase is slow on purpose; tests are not the ones to be slowed down."""
-    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
 
 
 @pytest.fixture

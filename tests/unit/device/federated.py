@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.methods import method_named
-from hdpmf.privacy import PrivacySpec, SeededNoise
-from hdpmf.privacy.mechanisms import mechanism_of
-from hdpmf.protocol import (
+from hdpmf.common.aggregation.masks import Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy import PrivacySpec, SeededNoise
+from hdpmf.common.privacy.mechanisms import mechanism_of
+from hdpmf.common.protocol import (
     Call,
     Envelope,
     Gradients,
@@ -30,12 +30,12 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender import Recommender
-from hdpmf.secure_sum import Roster, SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender import Recommender
 
 _MADE = synthetic_world(n_users=18, n_items=30, n_ratings=300, rng=0)
 WORLD = Ratings.from_arrays(

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.device import database
-from hdpmf.device.card import new_device
-from hdpmf.device.ledger import Entry
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store import database
+from hdpmf.private.device.store.device_store import DeviceStore
 
 RUN = b"r" * 16
 TABLE = CatalogueTable(ids=("10", "20", "30"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0)

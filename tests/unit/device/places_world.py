@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hdpmf.dap.hpke import KeyPair
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.servers import Servers
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.servers import Servers
 
 from .reporting_world import N_ITEMS, SERVERS, server, table
 

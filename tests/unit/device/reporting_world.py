@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.dap import InputShareAad, PlaintextInputShare, Report, Role, id_from_text
-from hdpmf.dap.hpke import KeyPair, input_share_info
-from hdpmf.device.policy import Policy
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks.primitives import verifies
+from hdpmf.common.aggregation.two_servers.dap import InputShareAad, PlaintextInputShare, Report, Role, id_from_text
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
+from hdpmf.common.protocol import CatalogueTable, Grouping, ItemFacts, Survey, decode, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.lists import ListTable
+from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.errors import TransportError
-from hdpmf.protocol import CatalogueTable, Grouping, ItemFacts, Survey, decode, encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.lists import ListTable
-from hdpmf.protocol.servers import Collector, Server, Servers
-from hdpmf.protocol.survey_task import stated
-from hdpmf.protocol.task import Task, prio_of, task_id
-from hdpmf.secure_sum.primitives import verifies
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
 
 N_ITEMS = 12
 START = 1_800_000_000

@@ -5,21 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.local_model import recommend
-from hdpmf.device.predictions import predict
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.mechanisms import mechanism_of
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.common.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
+from hdpmf.common.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.errors import PrivacyError
-from hdpmf.methods import method_named
 from hdpmf.models import make_model
-from hdpmf.privacy.mechanisms import mechanism_of
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
-from hdpmf.protocol.layout import contribution_from_sum, survey_layout
-from hdpmf.recommender import Recommender
-from hdpmf.recommender.bits import facts_from_bits
-from hdpmf.recommender.item_bias import facts_from_sums
-from hdpmf.shard import Shard
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.threads import Workers
+from hdpmf.private.client import Shard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.device.recommendations import predict_ratings, recommend
+from hdpmf.untrusted.recommender import Recommender
+from hdpmf.untrusted.recommender.bits import facts_from_bits
+from hdpmf.untrusted.recommender.sums import facts_from_sums
 
 from .federated import (
     RUN,
@@ -113,9 +112,9 @@ def test_a_real_device_keeps_its_model_and_recommends_by_itself():
     user = str(WORLD.users.ids[3])
     assert len(recommend(store, 5, user=user)) == 5
     rated = [str(one) for one in part([3]).item_ids.tolist()]
-    predictions = predict(store, [user] * len(rated), rated)
+    predictions = predict_ratings(store, [user] * len(rated), rated)
     assert ((predictions >= 1) & (predictions <= 5)).all()
-    assert predict(store, [user, "nobody"], ["no such item", rated[0]]) == pytest.approx(
+    assert predict_ratings(store, [user, "nobody"], ["no such item", rated[0]]) == pytest.approx(
         [part([3]).values.mean(), WORLD.scale.middle]
     )
     words = [one.words for one in store.ledger.entries()]
@@ -139,7 +138,7 @@ def test_predictions_are_those_of_the_library():
         recommender="r", run=kept.run, method="hdpmf", view="messages", plan=kept.plan, numbers=encode(final),
         users=tuple(map(str, WORLD.users.ids.tolist())), vectors=model.devices_.vectors.tobytes(),
     )  # fmt: skip
-    found = predict(agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own)
+    found = predict_ratings(agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own)
     np.testing.assert_allclose(found, model.predict(WORLD.user_ids, WORLD.item_ids), atol=1e-4)
 
 
@@ -162,7 +161,7 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     assert run.tell(facts, 1) == [Accepted()] * 9
     user = str(part([4]).user_ids[0])
     holder = next(agent for agent in agents if user in agent._store.ratings().users.ids.tolist())
-    assert np.isfinite(predict(holder._store, [user], ["no such item"], model=holder.model)).all()
+    assert np.isfinite(predict_ratings(holder._store, [user], ["no such item"], model=holder.model)).all()
     assert [one.action for one in holder._store.ledger.entries()] == ["agreed", "sent", "received"]
     assert "that is a guarantee" in holder._store.ledger.entries()[0].words
 
@@ -182,7 +181,7 @@ def test_one_bit_per_rating():
     items = [str(item) for item in WORLD.items.ids]
     for agent in agents:
         for user in agent._store.ratings().users.ids.tolist():
-            here = predict(agent._store, [user] * len(items), items, model=agent.model)
+            here = predict_ratings(agent._store, [user] * len(items), items, model=agent.model)
             np.testing.assert_allclose(here, library.predict([user] * len(items), WORLD.items.ids), atol=1e-5)
     # Bits leave with the answer, so the ledger says that they were sent.
     assert [one.action for one in agents[0]._store.ledger.entries()] == ["sent", "received"]

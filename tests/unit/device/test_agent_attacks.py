@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.run_state import MAX_OPEN
-from hdpmf.errors import StorageError
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import (
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import (
     Accepted,
     Call,
     CatalogueTable,
@@ -27,8 +23,12 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.messages import MAX_FACTORS
-from hdpmf.protocol.wire import MAX_BYTES
+from hdpmf.common.protocol.messages import MAX_FACTORS
+from hdpmf.common.protocol.wire import MAX_BYTES
+from hdpmf.errors import StorageError
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommender_state import MAX_OPEN
 
 from .federated import (
     KNOWN,

@@ -12,10 +12,10 @@ import shutil
 import numpy as np
 import pytest
 
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Refusal, Reply, decode
 from hdpmf.errors import StorageError
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Refusal, Reply, decode
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .federated import ROUNDS, RUN, Run, agent_for, envelope, make_store, part, survey_for, terms_for
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.card import card_of
-from hdpmf.device.paying import TYPICAL_RATERS, agreed_words
+from hdpmf.common.protocol import Accepted, Message, Opening, Refusal, Reply, Round, decode, encode
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.protocol import Accepted, Message, Opening, Refusal, Reply, Round, decode, encode
+from hdpmf.private.device.budget import TYPICAL_RATERS, agreed_words
+from hdpmf.private.device.device_identity import card_of
 
 from .federated import (
     RUN,

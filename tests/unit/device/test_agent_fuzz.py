@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Call, Grouping, Opening, Reply, Round, decode
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum import propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks import propose
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Call, Grouping, Opening, Reply, Round, decode
 
 from .federated import (
     TABLE,

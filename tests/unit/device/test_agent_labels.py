@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.device.run_state import read_state
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks import propose
+from hdpmf.common.privacy.coding import weight_units
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Accepted, Grouping, Ready, Refusal, Reply, decode, encode
+from hdpmf.common.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.privacy.coding import weight_units
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Accepted, Grouping, Ready, Refusal, Reply, decode, encode
-from hdpmf.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum import propose
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.device.recommender_state import read_state
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .federated import (
     OPEN,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Accepted, Opening, Ready, Refusal, Reply, decode
-from hdpmf.protocol.cohort import cohort_of
-from hdpmf.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import MaskedVector
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import MaskedVector
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Accepted, Opening, Ready, Refusal, Reply, decode
+from hdpmf.common.protocol.cohort import cohort_of
+from hdpmf.common.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
 
 from .federated import (
     OPEN,

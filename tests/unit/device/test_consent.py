@@ -6,15 +6,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.device.consent import Asked, consents, give_answer, pending, require_consent, take_back
-from hdpmf.device.declined import DeclinedError
-from hdpmf.device.preview import preview_of
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_coding
+from hdpmf.common.protocol import Accepted, Terms, decode
+from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
-from hdpmf.privacy.coding import WEIGHT_UNITS, make_coding
-from hdpmf.protocol import Accepted, Terms, decode
-from hdpmf.protocol.task import Task
-from hdpmf.ratings import RatingScale
+from hdpmf.private.device.consent import Asked, consents, give_answer, pending, require_consent, take_back
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.preview import preview_of
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated
 from .reporting_world import PERIOD, POLICY, SERVERS, STARS, START, World, live, make_store, make_task, reporter
@@ -143,7 +143,7 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
 
 
 def encode_terms() -> bytes:
-    from hdpmf.protocol import encode
+    from hdpmf.common.protocol import encode
 
     return encode(
         Terms(

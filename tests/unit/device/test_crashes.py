@@ -16,13 +16,13 @@ from .conftest import PASSPHRASE
 _COMMON = """
 import os, random, signal, sys, time
 import numpy as np
-from hdpmf.device import vault
+from hdpmf.private.device.store import encryption as vault
 vault.SCRYPT_COST = 16
-from hdpmf.device.ledger import Entry
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.federation import CatalogueTable
 
 path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
 ITEMS = tuple(str(number) for number in range(100, 1000))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device.database import Database
-from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.store.database import Database
+from hdpmf.private.device.store.device_store import DeviceStore
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_store_that_was_not_made_whole_is_not_there(tmp_path: Path, monkeypatc
     def broken(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("hdpmf.device.store.NamedValues.set", broken)
+    monkeypatch.setattr("hdpmf.private.device.store.device_store.NamedValues.set", broken)
     with pytest.raises(OSError, match="no space"):
         DeviceStore.create(tmp_path / "me.hdpmf")
     assert list(tmp_path.iterdir()) == []

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hdpmf.device.ledger import SLACK
-from hdpmf.device.policy import Policy
-from hdpmf.device.spending import spent_together
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.private.device.disclosures.history import spent_together
+from hdpmf.private.device.disclosures.ledger import SLACK
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import charge_all, entry
 

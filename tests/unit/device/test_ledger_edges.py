@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
 from hdpmf.errors import PrivacyError
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import charge_all, entry
 

@@ -8,16 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.local_model import kept_model, recommend
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import Accepted, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
-from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import Accepted, ItemFacts, Refusal, Reply, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.lists import digest_of
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.lists import train_list_model
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.recommendations import kept_model, recommend
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender.lists import train_list_model
 
 from .federated import TABLE, WEIGHTS, WORLD, envelope, facts_for
 

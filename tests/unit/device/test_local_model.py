@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.local_model import LocalModel, keep_model, kept_model, recommend, recommend_each
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import ItemFilter, Ratings, synthetic_world
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Plan, Round, encode
+from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import NotFittedError, UnknownIdError
 from hdpmf.models import HDPMF, HDPSum
 from hdpmf.models.base import Estimator
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol import Plan, Round, encode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import ItemFilter, Ratings, synthetic_world
+from hdpmf.private.device.recommendations import LocalModel, keep_model, kept_model, recommend, recommend_each
+from hdpmf.private.device.store.device_store import DeviceStore
 
 WORLD = synthetic_world(25, 40, 500, rng=2)
 

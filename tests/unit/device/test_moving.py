@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device import moving
-from hdpmf.device.moving import export_store, import_store, take_back
-from hdpmf.device.store import DeviceStore
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
+from hdpmf.private.device.store import transfer
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.transfer import export_store, import_store, take_back
 
 from .conftest import PASSPHRASE
 from .full_store import facts, full_store, kill_points, killed_at, spend
@@ -202,14 +202,14 @@ def test_killed_between_the_counter_and_the_store_the_same_import_ends_it(
 ) -> None:
     before = facts(here, None)
     export_store(here, stick, TRAVEL)
-    rename = moving._rename
+    rename = transfer._rename
 
     def killed(source: Path, target: Path) -> None:
         if target == there:
             raise KeyboardInterrupt
         rename(source, target)
 
-    monkeypatch.setattr(moving, "_rename", killed)
+    monkeypatch.setattr(transfer, "_rename", killed)
     with pytest.raises(KeyboardInterrupt):
         import_store(stick, there, TRAVEL)
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.protocol import Ready
+from hdpmf.common.protocol import Ready
 
 from .federated import Run, Silent, agent_for, ask, enrol, make_store, partition, refuses, survey_for, terms_for
 

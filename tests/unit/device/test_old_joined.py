@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from hdpmf.device.joined import ever_joined, joined
-from hdpmf.device.old_joined import JoinedBefore
-from hdpmf.device.pair import pinned_servers
-from hdpmf.device.store import DeviceStore
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.private.device.joined import ever_joined, joined
+from hdpmf.private.device.old_joined import JoinedBefore
+from hdpmf.private.device.pinned_servers import pinned_servers
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .places_world import FILMS, FIRST, OTHERS, SECOND
 from .reporting_world import SERVERS

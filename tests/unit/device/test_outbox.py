@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hdpmf.device.outbox import pack, request_tag, unpack
+from hdpmf.common.protocol import Accepted, Gradients, ItemCounts, encode
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Accepted, Gradients, ItemCounts, encode
+from hdpmf.private.device.messages import pack, request_tag, unpack
 
 
 @given(

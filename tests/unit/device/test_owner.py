@@ -9,20 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.dap.hpke import KeyPair
-from hdpmf.device.dial import MISS_ALONE, MISSES, dial, group_of, mark, mark_genre, set_dial
-from hdpmf.device.everything import everything_fields
-from hdpmf.device.joined import join, joined, leave, pause
-from hdpmf.device.own_file import preview_file, take_file
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import load_catalogue, rate_known, shown_items
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.data import RatingScale
+from hdpmf.common.methods.descriptions import guess_at
+from hdpmf.common.model.title_search import TitleSearch, plain
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
-from hdpmf.methods.words import guess_at
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.servers import Servers
-from hdpmf.public.title_search import TitleSearch, plain
-from hdpmf.ratings import RatingScale
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.joined import join, joined, leave, pause
+from hdpmf.private.device.own_items import load_catalogue, preview_file, rate_known, shown_items, take_file
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.privacy_level import (
+    MISS_ALONE,
+    MISSES,
+    group_of,
+    mark,
+    mark_genre,
+    privacy_level,
+    set_privacy_weight,
+)
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import SERVERS, TABLE, server
 
@@ -81,7 +88,7 @@ def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, fil
 
 @given(st.lists(st.text("abé c", min_size=1, max_size=8), min_size=1, max_size=30), st.text("abec ", max_size=5))
 def test_search_finds_exactly_what_has_all_words(titles, wanted):
-    from hdpmf.protocol.federation import CatalogueTable
+    from hdpmf.common.protocol.federation import CatalogueTable
 
     ids = tuple(f"{place:04d}" for place in range(len(titles)))
     table = CatalogueTable(
@@ -129,19 +136,19 @@ def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceS
     load_catalogue(plain_store, films)
     for item in ("10", "20", "30"):
         plain_store.rate(item, 5)
-    whole = dial(plain_store)
+    whole = privacy_level(plain_store)
     assert (whole.weight, whole.ratings, whole.all_epsilon) == (1.0, 3, pytest.approx(3.0))
-    half = dial(plain_store, 0.5)
+    half = privacy_level(plain_store, 0.5)
     assert half.all_epsilon == pytest.approx(1.5)
     assert half.guess < whole.guess
-    set_dial(plain_store, 0.5)
-    assert dial(plain_store) == half
+    set_privacy_weight(plain_store, 0.5)
+    assert privacy_level(plain_store) == half
     mark(plain_store, ["10"])
-    assert dial(plain_store).all_epsilon == pytest.approx(0.5 * (1 + 1 + 0.1))
+    assert privacy_level(plain_store).all_epsilon == pytest.approx(0.5 * (1 + 1 + 0.1))
     assert mark_genre(plain_store, "Drama") == 2
-    assert dial(plain_store).all_epsilon == pytest.approx(0.5 * 0.3)
+    assert privacy_level(plain_store).all_epsilon == pytest.approx(0.5 * 0.3)
     plain_store.set_policy(Policy(allow_nominal=True))
-    assert not dial(plain_store).proved
+    assert not privacy_level(plain_store).proved
     assert half.proved
 
 
@@ -173,7 +180,7 @@ def test_recommenders_side_by_side(plain_store: DeviceStore):
     assert plain_store.policy.servers == (SERVERS.digest,)
     with pytest.raises(ConfigError):
         pause(plain_store, second.address)
-    told = {known["address"]: known["left"] for known in everything_fields(plain_store)["recommenders"]}
+    told = {known["address"]: known["left"] for known in data_export(plain_store)["recommenders"]}
     assert told == {first.address: False, second.address: True}
 
 

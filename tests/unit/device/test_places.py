@@ -10,33 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device.consent import give_answer, pending
-from hdpmf.device.for_you import for_you, hide
-from hdpmf.device.history import budgets
-from hdpmf.device.joined import (
-    at_recommender,
-    forget,
-    join,
-    joined,
-    leave,
-    place_for,
-    remember,
-    with_catalogue,
-)
-from hdpmf.device.local_model import kept_model
-from hdpmf.device.pair import pinned_servers
-from hdpmf.device.policy import Policy
-from hdpmf.device.public import PinnedCatalogue
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.shelves import PLAIN, id_of, name_on, same_items, shelf_of
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.titles import load_catalogue, rate_known, shown_items
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol import CatalogueTable, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.versions import next_version, signed_first
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
-from hdpmf.protocol import CatalogueTable, encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.protocol.versions import next_version, signed_first
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.private.device.consent import give_answer, pending
+from hdpmf.private.device.disclosures.history import budgets
+from hdpmf.private.device.joined import at_recommender, forget, join, joined, leave, place_for, remember, with_catalogue
+from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
+from hdpmf.private.device.pinned_servers import pinned_servers
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import for_you, hide, kept_model
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, id_of, name_in, namespace_of, same_items
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
 from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
@@ -80,7 +69,7 @@ def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):
     books.pin_catalogue(BOOKS)
     assert (films.shelf, books.shelf) == (PLAIN, "2")
     assert (len(films.ratings()), len(books.ratings())) == (1, 0)
-    books.rate(name_on(books.shelf, "item 00"), 1.0)
+    books.rate(name_in(books.shelf, "item 00"), 1.0)
     assert films.ratings().values.tolist() == [5.0]
     assert books.ratings().values.tolist() == [1.0]
     assert films.n_left_out == books.n_left_out == 1
@@ -107,7 +96,7 @@ def test_other_items_have_budgets_of_their_own_and_the_total_is_for_all(store: D
     at(store, SECOND).pin_catalogue(BOOKS)
     for item in FILMS.ids[:4]:
         store.rate(item, 4.0)
-        store.rate(name_on("2", item), 2.0)
+        store.rate(name_in("2", item), 2.0)
     store.set_policy(msgspec.structs.replace(store.policy, max_total=3.0))
     report(store, FIRST, FILMS, epsilon=0.6)
     report(store, SECOND, BOOKS, epsilon=0.6)
@@ -130,7 +119,7 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
     assert {entry.title for entry in for_you(films, 3)} <= set(TITLES)
     told = for_you(books, 3)
     assert all((entry.title or "").startswith("Book") for entry in told)
-    hide(books, name_on(books.shelf, str(told[0].item)))
+    hide(books, name_in(books.shelf, str(told[0].item)))
     assert told[0].title not in {entry.title for entry in for_you(books, N_ITEMS)}
     assert len(for_you(films, N_ITEMS)) == N_ITEMS
     store.forget(model=True)
@@ -142,7 +131,7 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
 def test_a_place_is_the_same_after_a_restart_and_after_forgetting(tmp_path: Path, store: DeviceStore):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
-    at(store, SECOND).rate(name_on("2", "item 00"), 2.0)
+    at(store, SECOND).rate(name_in("2", "item 00"), 2.0)
     store.close()
     with DeviceStore.open(tmp_path / "me.sqlite") as again:
         books = at(again, SECOND)
@@ -166,11 +155,11 @@ def test_another_scale_is_another_shelf(store: DeviceStore):
     at(store, SECOND).pin_catalogue(msgspec.structs.replace(FILMS, scale_high=10.0))
     books = at(store, SECOND)
     assert books.shelf == "2"
-    books.rate(name_on("2", "item 01"), 9.0)
+    books.rate(name_in("2", "item 01"), 9.0)
     with pytest.raises(RatingsError, match="scale"):
         at(store, FIRST).rate("item 01", 9.0)
     with pytest.raises(RatingsError, match="scale"):
-        books.rate(name_on("2", "item 01"), 11.0)
+        books.rate(name_in("2", "item 01"), 11.0)
 
 
 def test_only_titles_tell_that_items_are_the_same(store: DeviceStore):
@@ -189,10 +178,10 @@ def test_only_titles_tell_that_items_are_the_same(store: DeviceStore):
 def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
-    store.rate(name_on("2", "item 00"), 2.0)
+    store.rate(name_in("2", "item 00"), 2.0)
     third = store.new_place()
     with pytest.raises(ProtocolError, match="control character"):
-        third.pin_catalogue(table(ids=(name_on("2", "item 00"), *FILMS.ids[1:])))
+        third.pin_catalogue(table(ids=(name_in("2", "item 00"), *FILMS.ids[1:])))
 
 
 def test_a_recommender_names_its_own_servers(store: DeviceStore):
@@ -281,9 +270,9 @@ def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_tit
 
 @given(st.text(max_size=20).filter(lambda text: "\x1f" not in text), st.integers(1, 99))
 def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
-    name = name_on(str(place), item)
-    assert (shelf_of(name), id_of(name)) == (str(place), item)
-    assert (shelf_of(item), id_of(item)) == (PLAIN, item)
+    name = name_in(str(place), item)
+    assert (namespace_of(name), id_of(name)) == (str(place), item)
+    assert (namespace_of(item), id_of(item)) == (PLAIN, item)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hdpmf.device.policy import Policy
+from hdpmf.common.methods import METHODS, federated
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.protocol.federation import Terms
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.methods import METHODS, federated
-from hdpmf.privacy.accounting import cost
-from hdpmf.protocol.federation import Terms
+from hdpmf.private.device.policy import Policy
 
 EVERYTHING = federated()
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}

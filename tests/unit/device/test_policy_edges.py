@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hdpmf.device.policy import Policy
+from hdpmf.common.protocol import Terms
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.protocol import Terms
+from hdpmf.private.device.policy import Policy
 
 
 def terms(**changes: Any) -> Terms:

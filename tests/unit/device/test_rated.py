@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.device.rated import ME
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
-from hdpmf.protocol.federation import CatalogueTable
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.ratings_table import ME
 
 
 @pytest.fixture

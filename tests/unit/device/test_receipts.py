@@ -12,11 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device import left_bytes
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.card import new_device
-from hdpmf.device.everything import everything_fields
-from hdpmf.device.receipts import (
+from hdpmf.common.aggregation.masks import DeviceIdentity, decode_to_recommender
+from hdpmf.common.aggregation.masks.messages import MaskedVector
+from hdpmf.common.net.certificates import make_authority
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Reply, decode
+from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.device_identity import new_device, rotate
+from hdpmf.private.device.disclosures import sent_bytes
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.disclosures.receipts import (
     MOST_BYTES,
     AskedBy,
     Happened,
@@ -28,15 +35,7 @@ from hdpmf.device.receipts import (
     read_receipt,
     receipt_of,
 )
-from hdpmf.device.rotation import rotate
-from hdpmf.device.store import DeviceStore
-from hdpmf.errors import ConfigError, StorageError
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Reply, decode
-from hdpmf.protocol.task import task_id
-from hdpmf.secure_sum import DeviceIdentity, decode_to_recommender
-from hdpmf.secure_sum.messages import MaskedVector
-from hdpmf.transport.certificates import make_authority
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated
 from .conftest import charge_all
@@ -165,7 +164,7 @@ def test_both_tasks_of_labels_are_on_one_receipt():
 
 
 def test_a_silo_has_a_piece_for_each_user_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(left_bytes, "MOST_PIECES", 2)
+    monkeypatch.setattr(sent_bytes, "MOST_PIECES", 2)
     store = make_store({}, users=5)
     store.rate("item 02", 4.0, user="somebody")
     world = reported(store, 201, "silent", 201, "silent", 503, 201)
@@ -272,8 +271,8 @@ def test_the_report_is_the_same_length_and_leaves_at_the_same_time_on_a_store_th
     for keeps in (True, False):
         with monkeypatch.context() as patched:
             if not keeps:
-                patched.setattr("hdpmf.device.uploading.report_leaves", lambda *given: None)
-                patched.setattr("hdpmf.device.uploading.leader_answered", lambda *given, last: None)
+                patched.setattr("hdpmf.private.device.reports.report_leaves", lambda *given: None)
+                patched.setattr("hdpmf.private.device.reports.leader_answered", lambda *given, last: None)
             requests.append(reported(make_store(), 503, 201).requests)
     assert requests[0] == requests[1]
 
@@ -351,9 +350,9 @@ def test_new_keys_sign_what_the_old_ones_sent(tmp_path: Path):
 def test_it_is_in_everything_and_stays_when_ratings_are_forgotten():
     store = make_store()
     reported(store)
-    (before,) = everything_fields(store)["sent"]["receipts"]
+    (before,) = data_export(store)["sent"]["receipts"]
     store.forget(ratings=True, model=True)
-    (after,) = everything_fields(store)["sent"]["receipts"]
+    (after,) = data_export(store)["sent"]["receipts"]
     assert after["left"] == before["left"]
     assert read_receipt(json.dumps(after, indent=4).encode()).run == RUN  # however it is laid out
 

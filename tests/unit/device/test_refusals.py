@@ -13,15 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.consent import give_answer, pending
-from hdpmf.device.policy import Policy
-from hdpmf.device.refusals import BURST, EVERY, MOST_KEPT, KeptRefusals, RefusalBook, Refused, kept_refusals
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.what_left import what_left
+from hdpmf.common.protocol import Refusal
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Refusal
-from hdpmf.protocol.servers import Servers
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.consent import give_answer, pending
+from hdpmf.private.device.disclosures.data_export import disclosures
+from hdpmf.private.device.disclosures.refusals import (
+    BURST,
+    EVERY,
+    MOST_KEPT,
+    KeptRefusals,
+    RefusalBook,
+    Refused,
+    kept_refusals,
+)
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated, reporting_world
 from .federated import RUN, agent_for, ask, envelope, part, plan_for, terms_for
@@ -174,7 +182,7 @@ def test_nothing_in_it_depends_on_ratings():
         ask(agent, terms_for())
         ask(agent, plan_for(n_items=7))
         agent.answer(b"x")
-        entries = what_left(store)["refusals"]["refused"]
+        entries = disclosures(store)["refusals"]["refused"]
         found.append([each | {"first": "", "last": ""} for each in entries])
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 4

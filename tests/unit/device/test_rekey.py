@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hdpmf.device import vault
-from hdpmf.device.rekey import change_passphrase
-from hdpmf.device.store import DeviceStore
-from hdpmf.device.tally import _COLUMNS
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.integrity import _COLUMNS
+from hdpmf.private.device.store.transfer import change_passphrase
 
 from .conftest import PASSPHRASE
 from .full_store import facts, full_store, kill_points, killed_at
@@ -155,6 +155,6 @@ def _opens(path: Path, passphrase: str) -> bool:
 
 
 def test_header_keys_of_other_lengths_are_damage() -> None:
-    header = vault._Header("plain", b"", 0, b"short")
+    header = encryption._Header("plain", b"", 0, b"short")
     with pytest.raises(StorageError, match="wrong length"):
-        vault.Vault(header, header.key)
+        encryption.Vault(header, header.key)

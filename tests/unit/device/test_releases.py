@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.device.ledger import Entry
-from hdpmf.device.releases import Afterwards, afterwards, by_rating, releases
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.disclosures.history import Afterwards, afterwards, by_rating, releases
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .federated import TABLE
 
@@ -82,7 +82,7 @@ def test_what_is_held_has_not_left_and_what_was_given_back_never_did(store: Devi
 def test_many_at_once_know_what_they_replace(store: DeviceStore) -> None:
     pay(store, "a")
     records = {record.item: record.value for record in store.records()}
-    from hdpmf.ratings import Ratings
+    from hdpmf.common.data import Ratings
 
     known = store.ratings()
     store.add(Ratings.from_arrays(["me", "me"], [A, B], [records[A], 4.0], scale=known.scale))

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hdpmf.device import uploading
-from hdpmf.device.local_model import kept_model
-from hdpmf.device.policy import Policy
+from hdpmf.common.protocol import Survey, decode
+from hdpmf.common.protocol.lists import digest_of
+from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
-from hdpmf.protocol import Survey, decode
-from hdpmf.protocol.lists import digest_of
-from hdpmf.protocol.task import task_id
+from hdpmf.private.device import reports
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import kept_model
 
 from .reporting_world import (
     LISTS,
@@ -73,7 +73,7 @@ def test_a_silo_reports_for_every_user() -> None:
 
 def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are kept already when the disk refuses, and none is paid for: only the new ones leave."""
-    monkeypatch.setattr(uploading, "_AT_A_TIME", 2)
+    monkeypatch.setattr(reports, "_AT_A_TIME", 2)
     store, world, task = make_store({"item 00": 5.0}, users=5), World(), make_task()
     world.publish(task=task)
     device = reporter(store, world, 0.5)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.dap import Report
-from hdpmf.device import uploading
-from hdpmf.device.policy import Policy
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.two_servers.dap import Report
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol.task import task_id
+from hdpmf.private.device import reports
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import (
     PERIOD,
@@ -145,7 +145,7 @@ def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.Monkey
     """Who pays is who is in the report: it is made anew."""
     world, store, task = World(), make_store(), make_task()
     world.publish(task=task)
-    real, changed = uploading.sealed_report, list[int]()
+    real, changed = reports.sealed_report, list[int]()
 
     def meanwhile(*given: object, **options: object) -> bytes:
         if not changed:
@@ -154,7 +154,7 @@ def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.Monkey
             store.remove("item 00")
         return real(*given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploading, "sealed_report", meanwhile)
+    monkeypatch.setattr(reports, "sealed_report", meanwhile)
     live(reporter(store, world, 0.0), world, 600)
     now = {"item 01": 5.0} | {item: value for item, value in STARS.items() if item != "item 00"}
     assert world.sums(task) == plain_sums(task, now)
@@ -166,13 +166,13 @@ def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.Monkey
 def test_an_owner_who_forgets_while_the_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
-    real = uploading.sealed_report
+    real = reports.sealed_report
 
     def meanwhile(*given: object, **options: object) -> bytes:
         store.forget()
         return real(*given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploading, "sealed_report", meanwhile)
+    monkeypatch.setattr(reports, "sealed_report", meanwhile)
     live(reporter(store, world, 0.0), world, 600)
     assert (world.uploads, actions(store)) == ([], [])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Grouping
-from hdpmf.protocol.task import task_id
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Grouping
+from hdpmf.common.protocol.task import task_id
 
 from .reporting_world import (
     N_ITEMS,

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.aggregator.server_pair import HOUR, Pair
 from tests.unit.device.reporting_world import STARS, World, live, make_store, make_task, plain_sums, reporter
 
-from hdpmf.dap import Interval, id_from_text
-from hdpmf.device.pair import pin_servers
-from hdpmf.device.policy import Policy
+from hdpmf.common.aggregation.two_servers.dap import Interval, id_from_text
+from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError
-from hdpmf.protocol.servers import Server
+from hdpmf.private.device.pinned_servers import pin_servers
+from hdpmf.private.device.policy import Policy
 
 RATINGS = [STARS, {}, {"item 01": 5.0, "item 02": 1.0}, {"item 11": 3.0, "item 00": 4.0}]
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.joined import join, joined, leave
-from hdpmf.device.rosters import look_at_roster, pin_roster, pinned_digest
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.data import RatingScale
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.errors import ConfigError, SecureSumError
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.ratings import RatingScale
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.joined import join, joined, leave
+from hdpmf.private.device.pinned_servers import look_at_roster, pin_roster, pinned_digest
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import SERVERS
 

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.device.card import card_of, new_device
-from hdpmf.device.ledger import Entry
-from hdpmf.device.rotation import rotate
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.succession import Succession
 from hdpmf.errors import ConfigError
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.federation import DeviceCard
-from hdpmf.protocol.succession import Succession
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.enrolment import replaced
+from hdpmf.private.device.device_identity import card_of, new_device, rotate
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.enrolment import replaced
 
 from .full_store import RUN, facts, full_store
 

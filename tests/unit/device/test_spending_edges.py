@@ -7,12 +7,11 @@ import math
 import pytest
 
 from hdpmf import errors
-from hdpmf.device.declined import DeclinedError, OutOfTurnError, reason_of
-from hdpmf.device.outbox import request_tag
-from hdpmf.device.slots import in_slots
-from hdpmf.device.spending import SpentTogether, spent_together
-from hdpmf.device.store import DeviceStore
-from hdpmf.privacy.accounting import cost
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.private.device.disclosures.history import SpentTogether, spent_together
+from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
+from hdpmf.private.device.messages import in_slots, request_tag
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import charge_all
 

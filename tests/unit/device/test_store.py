@@ -13,7 +13,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,
@@ -23,11 +27,7 @@ from hdpmf.errors import (
     SecureSumError,
     StorageError,
 )
-from hdpmf.privacy.weights import PrivacyWeights
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.ratings import synthetic_world
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import PASSPHRASE, SECRET_ITEMS, charge_all, fill
 
@@ -369,7 +369,7 @@ def test_another_command_changes_what_this_one_sees(store: DeviceStore, path: Pa
 
 _SERVE = """
 import sys
-from hdpmf.device.store import DeviceStore
+from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.errors import StorageError
 try:
     DeviceStore.open(sys.argv[1], serving=True).close()

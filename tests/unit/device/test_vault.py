@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.device import vault
-from hdpmf.device.vault import Vault
 from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.encryption import Vault
 
 with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(vault, "SCRYPT_COST", 16)
+    patch.setattr(encryption, "SCRYPT_COST", 16)
     VAULT = Vault.new("passphrase")
 
 
@@ -81,7 +81,7 @@ def test_repr_says_nothing() -> None:
 def test_without_the_package_it_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from hdpmf.device.vault import Vault\n"
+        "from hdpmf.private.device.store.encryption import Vault\n"
         "from hdpmf.errors import MissingExtraError\n"
         "Vault.new()\n"
         "try:\n    Vault.new('passphrase')\nexcept MissingExtraError as error:\n    print(error)\n"
@@ -118,7 +118,7 @@ def test_what_was_written_before_opens_for_ever() -> None:
 
 
 def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hdpmf.device.vault.secrets.token_bytes", lambda n: bytes(range(n)))
+    monkeypatch.setattr("hdpmf.private.device.store.encryption.secrets.token_bytes", lambda n: bytes(range(n)))
     made = Vault.new("horse")
     assert made.header() == HEADER
     assert made.seal(b"a rating", b"ratings") == SEALED

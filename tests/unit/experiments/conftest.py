@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.experiments import Experiment, parse_experiment
+from hdpmf.lab.experiments import Experiment, parse_experiment
 
 SMALL = """
 name = "small"

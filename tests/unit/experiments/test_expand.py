@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf import paper
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
-from hdpmf.experiments import Experiment, expected_runs, parse_experiment, resolve
-from hdpmf.experiments.execute import load_data, weights_of
-from hdpmf.experiments.expand import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
-from hdpmf.experiments.runner import tuning_runs
-from hdpmf.experiments.runs import Data, Part, Privacy, Run, make_run
-from hdpmf.methods import METHODS
+from hdpmf.lab import paper
+from hdpmf.lab.experiments import Experiment, expected_runs, parse_experiment, resolve
+from hdpmf.lab.experiments.execution import load_data, weights_of
+from hdpmf.lab.experiments.expansion import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
+from hdpmf.lab.experiments.runner import tuning_runs
+from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, make_run
 
 PARAMS = {"n_factors": 4, "epochs": 5, "learning_rate": 0.01, "reg": 0.01, "epsilon": 1.0, "solver": "batch"}
 

@@ -5,9 +5,9 @@ import io
 import msgspec
 import pytest
 
-from hdpmf.experiments import Experiment, Result, expected_runs, watch
-from hdpmf.experiments.progress import Tally
-from hdpmf.progress import LiveView, clock
+from hdpmf.common.base.progress import LiveView, clock
+from hdpmf.lab.experiments import Experiment, Result, expected_runs, watch
+from hdpmf.lab.experiments.progress import StageProgress
 
 
 def _results(experiment: Experiment) -> list[Result]:
@@ -52,7 +52,7 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
 
 
 def test_the_best_is_the_best_mean(small: Experiment) -> None:
-    tally = Tally()
+    tally = StageProgress()
     runs = [run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"]
     tally.stage("cross-validation", runs)
     for run, mse in zip(runs, (1.0, 3.0, 1.5, 1.7), strict=True):

@@ -14,14 +14,29 @@ import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.experiments import RANKING, Experiment, Result, Run, Store, collect, compare, run_experiments, tuning_tables
-from hdpmf.experiments.choice import Measured, best, choices
-from hdpmf.experiments.execute import do_run
-from hdpmf.experiments.expand import Place
-from hdpmf.experiments.runner import check_backend, expected_runs, expected_seconds, jobs
-from hdpmf.experiments.runs import Data, Part, Privacy
-from hdpmf.experiments.schedule import estimated_seconds, tasks_of
-from hdpmf.experiments.status import experiment_status
+from hdpmf.lab.experiments import (
+    RANKING,
+    Experiment,
+    Result,
+    Run,
+    Store,
+    collect,
+    compare,
+    run_experiments,
+    tuning_tables,
+)
+from hdpmf.lab.experiments.execution import do_run
+from hdpmf.lab.experiments.expansion import Measured, Place, best_of_grid, choices
+from hdpmf.lab.experiments.progress import experiment_status
+from hdpmf.lab.experiments.runner import (
+    check_backend,
+    estimated_seconds,
+    expected_runs,
+    expected_seconds,
+    jobs,
+    tasks_of,
+)
+from hdpmf.lab.experiments.runs import Data, Part, Privacy
 
 RUNS = 16
 
@@ -90,10 +105,10 @@ def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Exp
 @pytest.mark.parametrize("bad", ["diverged", "failed"])
 def test_a_cell_that_did_not_end_well_is_never_chosen(bad: str) -> None:
     good = Measured({"reg": 1.0}, 5.0, 1.0, "done", ())
-    assert best([Measured({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
-    assert best([Measured({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
-    assert best([good, Measured({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
-    assert best([good, Measured({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
+    assert best_of_grid([Measured({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
+    assert best_of_grid([Measured({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
+    assert best_of_grid([good, Measured({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
+    assert best_of_grid([good, Measured({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
 
 
 def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:
@@ -123,7 +138,7 @@ def test_a_failed_run_is_told_and_tried_again(
     one = msgspec.structs.replace(small, methods=("user-mean",), paper_methods=())
     with Store(tmp_path, create=True) as store:
         with monkeypatch.context() as patch:
-            patch.setattr("hdpmf.experiments.execute.score", _refuse)
+            patch.setattr("hdpmf.lab.experiments.execution.score", _refuse)
             assert run_experiments([one], store, n_jobs=1).ran == {"failed": 2}
         status = experiment_status(one, store.results())
         assert (status.failed, status.complete) == (2, False)
@@ -221,7 +236,7 @@ def test_backends_agree_to_the_last_bit(tmp_path: Path, small: Experiment, backe
 
 
 def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hdpmf.experiments.runner.find_spec", lambda name: None)
+    monkeypatch.setattr("hdpmf.lab.experiments.runner.find_spec", lambda name: None)
     for backend in ("dask", "ray"):
         with pytest.raises(MissingExtraError, match="pip install"):
             check_backend(backend)
@@ -248,7 +263,7 @@ def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
 def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
     (tmp_path / "my_method_for_a_test.py").write_text(
         "from dataclasses import replace\n"
-        "from hdpmf.methods import METHODS\n"
+        "from hdpmf.common.methods import METHODS\n"
         "METHODS.add(replace(METHODS['user-mean'], name='mine', label='Mine'))\n"
     )
     (tmp_path / "mine.toml").write_text(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.experiments import parse_experiment, read_experiment
-from hdpmf.experiments.spec import default_grids
+from hdpmf.lab.experiments import parse_experiment, read_experiment
+from hdpmf.lab.experiments.spec import default_grids
 
 HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
 

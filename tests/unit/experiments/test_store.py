@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.experiments import Experiment, Result, Store
-from hdpmf.experiments.runs import Data, Part, Run
-from hdpmf.experiments.store import FILE_NAME, StoredClaim
+from hdpmf.lab.experiments import Experiment, Result, Store
+from hdpmf.lab.experiments.runs import Data, Part, Run
+from hdpmf.lab.experiments.store import FILE_NAME, StoredClaim
 
 CLAIM = StoredClaim(1.0, "nominal", "everything", "because")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, DatasetError, DivergedError, RatingsError
-from hdpmf.experiments import tune
+from hdpmf.lab.experiments import tune
 from hdpmf.models import make_model
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import Ratings, synthetic_world
 
 
 @pytest.fixture

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
-from hdpmf.federation.population import deal
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.simulate.population import deal
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 WORLD = synthetic_world(8, 40, 160, rng=3)
 PACE = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net import DeviceReply, InProcessNetwork
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, FederationError, SecureSumError, StorageError
-from hdpmf.federation.population import deal
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import synthetic_world
-from hdpmf.service.backup import back_up, restore
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import DeviceReply, InProcessNetwork
-from hdpmf.transport.certificates import ensure_certificates
+from hdpmf.lab.simulate.population import deal
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.backup import back_up, restore
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 WORLD = synthetic_world(8, 60, 160, rng=3)
 POLICY = Policy(

@@ -9,28 +9,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.local_model import recommend
-from hdpmf.device.policy import Policy
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard, Envelope, ItemFacts, Round, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import ConfigError
-from hdpmf.federation.population import deal
+from hdpmf.lab.simulate.population import deal
 from hdpmf.models import HDPBit
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard, Envelope, ItemFacts, Round, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.lists import digest_of
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.release import Release
-from hdpmf.service.aggregation.direct import Direct
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.lifecycle import Lifecycle, Ways
-from hdpmf.service.run import Run
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.service.survey import kept_answer
-from hdpmf.transport import InProcessNetwork
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import recommend
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender.release import Release
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
+from hdpmf.untrusted.service.run import Run
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.survey import kept_answer
 
 WORLD = synthetic_world(12, 80, 240, rng=3)
 SMALL = {
@@ -289,7 +289,7 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
         with pytest.raises(KeyboardInterrupt):
             town.service.conduct(run)
     trained = town.folder.run_files(run).load().lists
-    monkeypatch.delattr("hdpmf.service.survey.train_list_model")  # nothing is trained again
+    monkeypatch.delattr("hdpmf.untrusted.service.survey.train_list_model")  # nothing is trained again
     outcome = town.service.conduct(run)
     assert trained
     assert [agent.model.lists for agent in town.agents[:6] if agent.model] == [trained] * 6

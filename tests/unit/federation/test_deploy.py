@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.federation.deploy import Deployment, free_port
+from hdpmf.lab.simulate.deploy import Deployment, free_port
 
 SLEEP = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
@@ -70,7 +70,7 @@ def test_on_the_way_out_everything_is_ended_in_order(modules: Path):
 
 
 def test_who_does_not_end_when_asked_is_made_to(modules: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hdpmf.federation.deploy._STOP_SECONDS", 0.2)
+    monkeypatch.setattr("hdpmf.lab.simulate.deploy._STOP_SECONDS", 0.2)
     with _deployment(modules) as deployment:
         child = deployment.start("one", "stubborn_module")
         _said(deployment, "one", "here")
@@ -109,7 +109,7 @@ def test_a_killed_process_can_be_started_again_under_its_name(modules: Path):
 
 def test_when_the_starter_is_killed_its_processes_end(modules: Path):
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom hdpmf.federation.deploy import Deployment\n"
+        "import sys, time\nfrom pathlib import Path\nfrom hdpmf.lab.simulate.deploy import Deployment\n"
         "deployment = Deployment(Path(sys.argv[1]))\n"
         "print(deployment.start('one', 'sleeps_module').process.pid, flush=True)\ntime.sleep(600)\n"
     )

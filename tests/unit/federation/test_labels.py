@@ -12,27 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.device.agent import DeviceAgent
-from hdpmf.device.local_model import recommend
-from hdpmf.device.policy import Policy
-from hdpmf.device.predictions import predict
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.priors import POPULARITY, Labels
+from hdpmf.common.net import DeviceReply, InProcessNetwork
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
+from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.federation.population import deal
-from hdpmf.federation.simulate import simulate
+from hdpmf.lab.simulate.population import deal
+from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import HDPSum, load_prior, one_round
-from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.public.priors import POPULARITY, Labels
-from hdpmf.ratings import synthetic_world
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.service.aggregation.masks import SumBrokenOffError
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.service.statement import state
-from hdpmf.transport import DeviceReply, InProcessNetwork
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import predict_ratings, recommend
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.statement import state
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +161,7 @@ def test_without_noise_facts_and_predictions_are_the_librarys(tmp_path: Path, li
     for store, agent in zip(town.stores, town.agents, strict=True):
         own = np.isin([str(user) for user in users.tolist()], store.ratings().users.ids)
         names = [str(user) for user in users[own].tolist()]
-        found = predict(store, names, [items[at] for at in np.flatnonzero(own)], model=agent.model)
+        found = predict_ratings(store, names, [items[at] for at in np.flatnonzero(own)], model=agent.model)
         np.testing.assert_allclose(found, expected[own], atol=1e-4)
 
 

@@ -12,19 +12,19 @@ import pytest
 from growing_town import BITS, PACE, POLICY, SUMS, Town
 
 from hdpmf.cli.recommender.status import status
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.net import DeviceReply
+from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.files import atomic_write
-from hdpmf.protocol.federation import Reason
-from hdpmf.service.aggregation.direct import Direct
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.lifecycle import Lifecycle, Ways
-from hdpmf.service.refusals import refusals_in_words
-from hdpmf.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
-from hdpmf.service.run import Run
-from hdpmf.service.schedule import Schedule
-from hdpmf.service.service import BRIEF, Service
-from hdpmf.service.settings import RunSettings
-from hdpmf.transport import DeviceReply
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
+from hdpmf.untrusted.service.refusals import refusals_in_words
+from hdpmf.untrusted.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
+from hdpmf.untrusted.service.run import Run
+from hdpmf.untrusted.service.schedule import Schedule
+from hdpmf.untrusted.service.service import BRIEF, Service
+from hdpmf.untrusted.service.settings import RunSettings
 
 DAY = 86_400.0
 
@@ -108,7 +108,7 @@ def test_a_request_is_met_once_whatever_is_killed(town: Town, monkeypatch: pytes
         ask_for_run(town.folder, SUMS)
     life = Life(town)
     with monkeypatch.context() as patch:  # killed after the run is written down and before the request is dropped
-        patch.setattr("hdpmf.service.lifecycle.drop_request", lambda folder: stop_at(0)(1))
+        patch.setattr("hdpmf.untrusted.service.lifecycle.drop_request", lambda folder: stop_at(0)(1))
         life.live(stop_at(9))
     assert request_in(town.folder) is not None
     for _ in range(2):
@@ -163,7 +163,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         atomic_write(path, data, mode=mode)
 
     for module in ("folder", "run_files", "layout"):
-        monkeypatch.setattr(f"hdpmf.service.{module}.atomic_write", write)
+        monkeypatch.setattr(f"hdpmf.untrusted.service.{module}.atomic_write", write)
     return full
 
 

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from growing_town import BITS, SUMS, WORLD, Town
 
-from hdpmf.device.local_model import recommend
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.data import ItemTable
+from hdpmf.common.protocol import BitContribution, CatalogueVersion, ItemFacts, SumContribution, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.versions import number_of, version_at
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.protocol import BitContribution, CatalogueVersion, ItemFacts, SumContribution, encode
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.versions import number_of, version_at
-from hdpmf.ratings import ItemTable
-from hdpmf.recommender.runs import Answered
-from hdpmf.service.catalogue_key import CATALOGUE, KEY
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.service.items import change_items
-from hdpmf.service.lifecycle import Lifecycle, Ways
+from hdpmf.private.device.recommendations import recommend
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.catalogue_key import CATALOGUE, KEY
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.items import change_items
+from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
 
 NEW = ItemTable.build([1000, 0], ["Tomorrow", "Yesterday"], [["Drama"], ["Space"]], [2026, 1950])
 """Of these 0 would be the first in the order of sorting; they come last all the same."""
@@ -144,7 +144,7 @@ def test_bits_of_earlier_runs_are_about_the_same_items(town: Town) -> None:
     assert sorted(second.answer.items.tolist()) == [N] * 5 + [N + 1]
     assert second.model.lists is not None
     assert second.model.lists.n_items == N + 2
-    from hdpmf.recommender.release import Release
+    from hdpmf.untrusted.recommender.release import Release
 
     release = Release.load(town.folder.run_files(second.run).folder / "ratings.release")
     assert len(release.items) == N + 2
@@ -184,7 +184,7 @@ def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(town: Town
         town.run(SUMS)
     assert "catalogue 8" in str(raised.value)
     assert town.service.metrics.refusals["catalogue"] == 8
-    from hdpmf.service.refusals import refusals_in_words
+    from hdpmf.untrusted.service.refusals import refusals_in_words
 
     (line,) = refusals_in_words({"catalogue": 8})
     assert "does not follow from the one that they have seen last" in line
@@ -268,7 +268,7 @@ def test_a_service_that_idles_shows_new_items(town: Town) -> None:
 
 
 def test_noise_of_runs_that_did_not_know_an_item_is_not_in_it() -> None:
-    from hdpmf.recommender.item_bias import add_up_runs
+    from hdpmf.untrusted.recommender.sums import add_up_runs
 
     settings = msgspec.structs.replace(SUMS, epsilon=1.0)
     table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)

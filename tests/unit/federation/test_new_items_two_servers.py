@@ -14,23 +14,23 @@ pytest.importorskip("sqlalchemy")
 
 from growing_town import POLICY
 
-from hdpmf.dap import id_from_text
-from hdpmf.device.local_model import recommend
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.store import DeviceStore
+from hdpmf.common.aggregation.two_servers.dap import id_from_text
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard, SumContribution
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.versions import number_of
 from hdpmf.errors import TransportError
-from hdpmf.federation.two_servers import ServersInProcess
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard, SumContribution
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.versions import number_of
-from hdpmf.ratings import IdIndex, ItemTable, RatingScale
-from hdpmf.service.collector_keys import pin_servers
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.items import change_items
-from hdpmf.service.publish import public_file
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
+from hdpmf.lab.simulate.two_servers import ServersInProcess
+from hdpmf.private.device.recommendations import recommend
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.collector_keys import pin_servers
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.items import change_items
+from hdpmf.untrusted.service.publish import public_file
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 pytestmark = pytest.mark.slow
 

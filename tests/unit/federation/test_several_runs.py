@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from growing_town import BITS, SUMS, WORLD, Town
 
+from hdpmf.common.privacy.coding import WEIGHT_UNITS
+from hdpmf.common.protocol import BitContribution, SumContribution
 from hdpmf.errors import ConfigError
-from hdpmf.privacy.coding import WEIGHT_UNITS
-from hdpmf.protocol import BitContribution, SumContribution
-from hdpmf.recommender.release import Release
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.recommender.release import Release
+from hdpmf.untrusted.service.settings import RunSettings
 
 
 def rated(answer: Any) -> np.ndarray:

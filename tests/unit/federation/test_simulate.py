@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, load_dataset, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError
-from hdpmf.federation.population import deal, only_users
-from hdpmf.federation.simulate import simulate
+from hdpmf.lab.simulate.population import deal, only_users
+from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import make_model
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.protocol import ItemFacts, Round
-from hdpmf.ratings import Ratings, load_dataset, synthetic_world
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.settings import RunSettings
 
 pytestmark = pytest.mark.slow
 

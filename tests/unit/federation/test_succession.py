@@ -12,20 +12,20 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.device.following import authorities_of, digests, follow
-from hdpmf.device.reporting import Reporter
-from hdpmf.device.store import DeviceStore
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.ratings import IdIndex, RatingScale
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.publish import PublicFiles
-from hdpmf.service.website import served
-from hdpmf.transport import succession
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower.device import FlowerDevice
-from hdpmf.transport.flower.recommender import FlowerRecommender
-from hdpmf.transport.keys import NodeKey
-from hdpmf.transport.web import WebDoor
+from hdpmf.common.data import IdIndex, RatingScale
+from hdpmf.common.net import succession
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.flower.device import FlowerDevice
+from hdpmf.common.net.flower.recommender import FlowerRecommender
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.web import WebDoor
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.private.device.device_identity import authorities_of, digests, follow
+from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.website import served
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 NAMES = ["localhost", "127.0.0.1"]
@@ -91,7 +91,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
     lie = msgspec.msgpack.encode(succession.Told(old.decode(), hostile, b"\0" * 70))
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
-        patched.setattr("hdpmf.service.publish.told", lambda folder: lie)
+        patched.setattr("hdpmf.untrusted.service.publish.told", lambda folder: lie)
         PublicFiles(service).write()
         with served(service) as address:
             device = WebDevice(store, address, old)

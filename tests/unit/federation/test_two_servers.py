@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.federation.simulate import Simulation, simulate
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.coding import make_coding, make_ruler, weight_units
+from hdpmf.common.protocol import SumContribution
+from hdpmf.lab.simulate.simulate import Simulation, simulate
 from hdpmf.models import make_model
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.coding import make_coding, make_ruler, weight_units
-from hdpmf.protocol import SumContribution
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 
 pytestmark = pytest.mark.slow
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.device.policy import Policy
-from hdpmf.federation.population import DeviceRatings
-from hdpmf.federation.reports import SentReport
-from hdpmf.federation.simulate import simulate
-from hdpmf.federation.virtual_device import PublicFacts, Vectors, VirtualDevice
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.servers import Servers
-from hdpmf.ratings import synthetic_world
-from hdpmf.service.settings import RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.lab.simulate.population import DeviceRatings
+from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.lab.simulate.simulate import simulate
+from hdpmf.lab.simulate.virtual_device import PublicFacts, Vectors, VirtualDevice
+from hdpmf.private.device.policy import Policy
+from hdpmf.untrusted.service.settings import RunSettings
 
 pytestmark = pytest.mark.slow
 

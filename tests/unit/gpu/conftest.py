@@ -32,7 +32,7 @@ def device() -> torch.device:
 # Plain PyTorch on a GPU adds in any order, so its bits say nothing; it checks kernels, and does that on a CPU.
 @pytest.fixture(params=["torch", "triton"] if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu" else ["triton"])
 def engine(request: pytest.FixtureRequest):
-    from hdpmf.gpu import torch_engine, triton_engine
+    from hdpmf.private.kernels.gpu import torch_engine, triton_engine
 
     return {"torch": torch_engine, "triton": triton_engine}[request.param]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hdpmf.gpu.columns import RunTensors
-from hdpmf.gpu.table import Table
+from hdpmf.private.kernels.gpu.layout import RunTensors, Table
 
 
 class World:

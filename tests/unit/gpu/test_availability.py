@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.gpu import availability
+from hdpmf.private.kernels.gpu import availability
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import torch
-from hdpmf.gpu.table import Table
-from hdpmf.gpu.training import GpuRun, Recipe, GpuTraining
+from hdpmf.private.kernels.gpu.layout import Table
+from hdpmf.private.kernels.gpu.training import GpuRun, Recipe, GpuTraining
 users, items = torch.tensor([0, 0, 1], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
 table = Table(users, items, torch.ones(1, 3), 2, 2)
 for solver in ("batch", "sequential", "joint"):
     GpuTraining(table, Recipe(solver, 3), [GpuRun((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
-import hdpmf.gpu.triton_engine
+import hdpmf.private.kernels.gpu.triton_engine
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from gpu_worlds import World, make_runs, relative
 
-from hdpmf.gpu import torch_engine, triton_engine
-from hdpmf.gpu.batch import BatchSolver
-from hdpmf.gpu.columns import pad
+from hdpmf.private.kernels.gpu import torch_engine, triton_engine
+from hdpmf.private.kernels.gpu.layout import pad
+from hdpmf.private.kernels.gpu.solvers import BatchSolver
 
 RATE, REG = 0.05, 0.02
 
@@ -60,7 +60,9 @@ def test_twenty_epochs_of_many_factors_and_ratings_meet_the_reference(device):
 
 
 def test_popular_items_are_summed_in_parts(monkeypatch, device):
-    monkeypatch.setattr("hdpmf.gpu.layout.lay_out.__defaults__", (8, 4 * 8 * 4))  # short segments, small blocks
+    monkeypatch.setattr(
+        "hdpmf.private.kernels.gpu.layout.lay_out.__defaults__", (8, 4 * 8 * 4)
+    )  # short segments, small blocks
     world = World()
     U, V = train(world, triton_engine, device, 2)
     assert relative(V, reference_epochs(world, 2)[1]) < 1e-6

@@ -8,14 +8,14 @@ pytest.importorskip("msgspec")
 pytest.importorskip("joblib")
 pytest.importorskip("rich")
 
-from hdpmf.experiments import tune
-from hdpmf.methods import METHODS
+from hdpmf.common.methods import METHODS
+from hdpmf.lab.experiments import tune
 
 
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):
-    monkeypatch.setattr("hdpmf.experiments.runner.use_gpu", lambda name: name == "gpu")
-    monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.lab.experiments.runner.use_gpu", lambda name: name == "gpu")
+    monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
 
 
 def test_what_trains_no_factors_is_done_as_ever(tmp_path, ratings):
-    from hdpmf.experiments import Store, resolve, run_experiments
-    from hdpmf.experiments.spec import parse_experiment
+    from hdpmf.lab.experiments import Store, resolve, run_experiments
+    from hdpmf.lab.experiments.spec import parse_experiment
 
     text = f"""
 name = "small"

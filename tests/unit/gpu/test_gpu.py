@@ -6,9 +6,9 @@ import pytest
 import torch
 from gpu_worlds import relative
 
-from hdpmf.gpu import torch_engine
-from hdpmf.gpu.table import Table
-from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe
+from hdpmf.private.kernels.gpu import torch_engine
+from hdpmf.private.kernels.gpu.layout import Table
+from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
 
 pytestmark = [
     pytest.mark.gpu,

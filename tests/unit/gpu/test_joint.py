@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from gpu_worlds import World, make_runs, relative
 
-from hdpmf.gpu import philox
-from hdpmf.gpu.columns import pad
-from hdpmf.gpu.joint import JointSolver
+from hdpmf.private.kernels.gpu import philox
+from hdpmf.private.kernels.gpu.layout import pad
+from hdpmf.private.kernels.gpu.solvers import JointSolver
 
 RATE, REG, SEED, OTHER = 0.05, 0.02, 9, 10
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hdpmf.gpu.layout import lay_out, partners_per_block
+from hdpmf.private.kernels.gpu.layout import lay_out, partners_per_block
 
 
 @pytest.mark.parametrize("cache_bytes", [1 << 20, 10 * 64])

@@ -13,10 +13,10 @@ pytest.importorskip("msgspec")
 pytest.importorskip("narwhals")
 
 from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
-from hdpmf.gpu import availability
-from hdpmf.methods import METHODS
 from hdpmf.models import make_model
+from hdpmf.private.kernels.gpu import availability
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
     given = {"epochs": 3, "rng": 1, "on": "gpu", "learning_rate": 0.05}
     fitting = make_model(name, **given).fit(train, weights)
     monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: False)
-    monkeypatch.setattr("hdpmf.gpu.streaming.AT_A_TIME", 100)
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.streaming.AT_A_TIME", 100)
     streamed = make_model(name, **given).fit(train, weights)
     assert relative(streamed.catalogue_.factors, fitting.catalogue_.factors) < 1e-6
     assert relative(streamed.devices_.vectors, fitting.devices_.vectors) < 1e-6

@@ -15,8 +15,8 @@ from hdpmf.models import make_model
 @pytest.mark.parametrize(("name", "given"), [("hdp-sum", {}), ("hdp-sum", {"prior": "films"}), ("hdp-bit", {})])
 def test_devices_are_fitted_as_on_a_cpu(name, given, device, monkeypatch):
     monkeypatch.setattr("hdpmf.models.one_round.use_gpu", lambda wanted: wanted == "gpu")
-    monkeypatch.setattr("hdpmf.models.gpu_fitting.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.gpu.normal._NUMBERS_AT_A_TIME", 1 << 12)  # several parts
+    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.solvers._NUMBERS_AT_A_TIME", 1 << 12)  # several parts
     world = synthetic_world(60, 40, 900, rng=2)
     train = world.take(world.user_codes != 5)  # a user without ratings
     weights = PrivacySpec.paper().draw(train, rng=1)

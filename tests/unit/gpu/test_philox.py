@@ -6,7 +6,7 @@ import torch
 from gpu_worlds import make_runs
 from scipy import stats
 
-from hdpmf.gpu import philox, torch_engine, triton_engine
+from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
 
 
 # From the known-answer tests of the generator's authors (Random123).

@@ -7,10 +7,9 @@ import torch
 from gpu_worlds import World, make_runs, relative
 from scipy import stats
 
-from hdpmf.gpu import philox, torch_engine, triton_engine
-from hdpmf.gpu.columns import pad
-from hdpmf.gpu.orders import shuffled
-from hdpmf.gpu.sequential import SequentialSolver
+from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
+from hdpmf.private.kernels.gpu.layout import pad, shuffled
+from hdpmf.private.kernels.gpu.solvers import SequentialSolver
 
 RATE, REG, SEED = 0.05, 0.02, 9
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from gpu_worlds import World, make_runs
 
-from hdpmf.gpu import triton_engine
-from hdpmf.gpu.batch import BatchSolver
-from hdpmf.gpu.columns import pad
-from hdpmf.gpu.streaming import Block, Stream, StreamedBatchSolver
+from hdpmf.private.kernels.gpu import triton_engine
+from hdpmf.private.kernels.gpu.layout import pad
+from hdpmf.private.kernels.gpu.solvers import BatchSolver
+from hdpmf.private.kernels.gpu.streaming import Block, Stream, StreamedBatchSolver
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +27,11 @@ def blocks_of(world, device, size, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("at_a_time", [10, 1000])
 def test_streaming_gives_the_same_bits(device, monkeypatch, at_a_time, weighted):
-    monkeypatch.setattr("hdpmf.gpu.layout.lay_out.__defaults__", (8, 4 * 8 * 4))  # short segments, small blocks
-    monkeypatch.setattr("hdpmf.gpu.layout.segments.__defaults__", (8, True))
-    monkeypatch.setattr("hdpmf.gpu.layout.partners_per_block.__defaults__", (4 * 8 * 4,))
+    monkeypatch.setattr(
+        "hdpmf.private.kernels.gpu.layout.lay_out.__defaults__", (8, 4 * 8 * 4)
+    )  # short segments, small blocks
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.segments.__defaults__", (8, True))
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.partners_per_block.__defaults__", (4 * 8 * 4,))
     world = World()
     results = []
     for streamed in (False, True):

@@ -10,7 +10,7 @@ pytest.importorskip("narwhals")
 from hdpmf import PrivacySpec, synthetic_world
 from hdpmf.errors import DivergedError
 from hdpmf.models import make_model
-from hdpmf.models.together import Fit, fit_together
+from hdpmf.models.multi_fit import Fit, fit_together
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _pretend(monkeypatch, device):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
     monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: True)
-    monkeypatch.setattr("hdpmf.models.together.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,8 @@ def test_one_that_runs_away_leaves_the_others_alone(world):
 
 def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
     ratings, weights = world
-    monkeypatch.setattr("hdpmf.gpu.table.MAX_VIEWS", 3)
-    monkeypatch.setattr("hdpmf.models.together._FACTORS_AT_A_TIME", 65 * 4 * 3)
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.MAX_VIEWS", 3)
+    monkeypatch.setattr("hdpmf.models.multi_fit._FACTORS_AT_A_TIME", 65 * 4 * 3)
     folds = [train for train, _ in ratings.k_fold(4, rng=1)]
     models = [make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg) for reg in (0.1, 0.2) for _ in folds]
     fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]

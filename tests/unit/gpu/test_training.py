@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpu_worlds import World
 
-from hdpmf.gpu.training import GpuRun, GpuTraining, Recipe
+from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
 
 pytestmark = pytest.mark.slow
 

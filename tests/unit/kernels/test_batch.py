@@ -2,10 +2,10 @@ import kernel_reference as reference
 import numpy as np
 import pytest
 
-from hdpmf.kernels import batch
-from hdpmf.kernels.grouping import group
-from hdpmf.kernels.simd import pad
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.private.kernels import batch
+from hdpmf.private.kernels.batch import group
+from hdpmf.private.kernels.simd import pad
 
 N_USERS, N_ITEMS = 57, 41
 

@@ -6,15 +6,15 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from hdpmf.kernels.gauss import normal_pair, seeded, stream_key
-from hdpmf.kernels.simd import load, store
+from hdpmf.private.kernels.sequential import normal_pair, seed_streams, stream_key
+from hdpmf.private.kernels.simd import load, store
 
 LANES = 16
 
 
 @njit
 def _fill(seed, epoch, segment, out, lane_numbers, lanes):
-    state = seeded(stream_key(seed, epoch, segment), load(lane_numbers, 0, lanes), lanes)
+    state = seed_streams(stream_key(seed, epoch, segment), load(lane_numbers, 0, lanes), lanes)
     for row in range(0, len(out), 2):
         first, second, state = normal_pair(state)
         store(out, row, first)

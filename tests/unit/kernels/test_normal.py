@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from hdpmf.kernels.grouping import group
-from hdpmf.kernels.normal import fit_users, user_statistics
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.private.kernels.batch import fit_users, group, user_statistics
 
 
 @pytest.fixture(scope="module")

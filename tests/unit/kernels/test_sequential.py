@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.kernels import sequential
-from hdpmf.kernels.grouping import group
-from hdpmf.kernels.simd import pad
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.private.kernels import sequential
+from hdpmf.private.kernels.batch import group
+from hdpmf.private.kernels.simd import pad
 
 N_USERS, N_ITEMS, K = 31, 23, 10
 

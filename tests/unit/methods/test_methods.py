@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hdpmf.common.methods import METHODS, VIEWS, check, method_named, method_of
+from hdpmf.common.methods.registry import Methods
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp
+from hdpmf.common.privacy.pairs import PAIR_DELTA, pair_rho
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.methods import METHODS, VIEWS, check, method_named, method_of
-from hdpmf.methods.registry import Methods
 from hdpmf.models import make_model
-from hdpmf.privacy.accounting import cost
-from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp
-from hdpmf.privacy.pairs import PAIR_DELTA, pair_rho
 
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
 FORMS = [(name, False) for name in METHODS] + [(name, True) for name in METHODS if METHODS[name].labelled is not None]

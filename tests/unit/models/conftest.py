@@ -1,7 +1,7 @@
 import pytest
 
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import synthetic_world
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import PrivacySpec
 
 
 @pytest.fixture(scope="session")

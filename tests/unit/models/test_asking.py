@@ -9,7 +9,7 @@ import pytest
 
 from hdpmf import HDPMF, MF, GlobalMean, HDPSum, Ratings, UserMean
 from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
-from hdpmf.models.convergence import FarFromConvergedWarning
+from hdpmf.models.training import FarFromConvergedWarning
 
 TEXT = Ratings.from_arrays(["ann", "ann", "bea", "bea"], ["x", "y", "x", "z"], [5, 3, 4, 1])
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from hdpmf.common.data import Ratings, as_ratings, synthetic_world
 from hdpmf.errors import RatingsError
 from hdpmf.models import EASE, HDPMF, Estimator, HDPSum, MostPopular, PrivatePopular, UserMean
-from hdpmf.ratings import Ratings, as_ratings, synthetic_world
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1200, rng=0)
 TRAIN, TEST = WORLD.hold_out(3, rng=0)

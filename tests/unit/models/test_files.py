@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.methods import METHODS
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
-from hdpmf.methods import METHODS
 from hdpmf.models import HDPMF, MF, load_model, make_model
-from hdpmf.privacy import PrivacySpec
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import Ratings
 
 QUICK = {"n_factors": 4, "epochs": 3, "rng": 12345}
 

@@ -5,16 +5,15 @@ import json
 import numpy as np
 import pytest
 
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.priors import POPULARITY, SHIPPED, Labels, load_prior
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.accounting.setting import Setting
 from hdpmf.errors import ConfigError, ModelFileError
 from hdpmf.models import HDPSum, Prior, load_model
-from hdpmf.models.priors.learn import learn_prior
-from hdpmf.models.priors.score import learn_score
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.accounting import cost
-from hdpmf.privacy.accounting.setting import Setting
-from hdpmf.public.priors import POPULARITY, SHIPPED, Labels, load_prior
-from hdpmf.ratings import synthetic_world
-from hdpmf.ratings.item_features import ItemFeatures
+from hdpmf.models.prior_learning import learn_prior, learn_score
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +108,7 @@ def test_the_score_finds_the_side_that_tells_how_people_rate():
     users, items = np.nonzero(rng.random((n_users, n_items)) < odds)
     taste = rng.normal(0, 0.5, n_items)
     values = np.clip(np.rint(3 + np.where(kind[users], 1, -1) * taste[items] + rng.normal(0, 0.7, len(users))), 1, 5)
-    from hdpmf.ratings import Ratings
+    from hdpmf.common.data import Ratings
 
     table = Ratings.from_arrays(users, items, values, scale=(1, 5, 1))
     features = ItemFeatures(("telling", "idle"), np.column_stack([telling, idle]), np.full(2, 12.0), "made up")

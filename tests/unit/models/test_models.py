@@ -2,6 +2,9 @@ import numpy as np
 import pytest
 import sklearn.base
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import (
     ConfigError,
     DivergedError,
@@ -10,10 +13,7 @@ from hdpmf.errors import (
     RatingsError,
     UnknownIdError,
 )  # fmt: skip
-from hdpmf.methods import METHODS
 from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPSum, UserMean, make_model
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.ratings import Ratings
 
 QUICK = {"n_factors": 4, "epochs": 8, "rng": 0}
 

@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.model.public_model import read_part, write_part
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
 from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, load_model
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.public.parts import read_part, write_part
-from hdpmf.ratings import Ratings, RatingScale, synthetic_world
-from hdpmf.ratings.item_features import fingerprint
 
 KINDS = [HDPSum(rng=0), HDPSum(design="S", rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
 IDS = ["A", "S", "no features", "L"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.methods import method_of
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError
-from hdpmf.methods import method_of
 from hdpmf.models import HDPSum, load_model, make_model
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender.pairs import PAYS_FROM, plan_pairs
+from hdpmf.untrusted.recommender.pairs import PAYS_FROM, plan_pairs
 
 WORLD = synthetic_world(120, 60, 3000, rng=4)
 

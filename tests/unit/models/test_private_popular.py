@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hdpmf import PrivacySpec, make_model, synthetic_world
-from hdpmf.privacy.accounting import cost
-from hdpmf.ratings import Ratings
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy.accounting import cost
 
 TRAIN, TEST = synthetic_world(n_users=300, n_items=80, n_ratings=9_000, rng=3).hold_out(5, rng=0)
 

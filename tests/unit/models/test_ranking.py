@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError
-from hdpmf.kernels.top import best_of
-from hdpmf.methods import METHODS
-from hdpmf.models import ranking
-from hdpmf.models.ranking import PER_USER, rank, relevant_from, users_at_once
-from hdpmf.privacy import PrivacySpec
-from hdpmf.ratings import Ratings, RatingScale, synthetic_world
+from hdpmf.models import ranking_metrics
+from hdpmf.models.ranking_metrics import PER_USER, best_of, rank, relevant_from, users_at_once
 
 WORLD = synthetic_world(n_users=80, n_items=60, n_ratings=2000, rng=1)
 TRAIN, TEST = WORLD.hold_out(6, rng=1)
@@ -74,8 +73,8 @@ def by_definition(model, train, test, n):
 @pytest.mark.parametrize("method", [name for name, one in METHODS.items() if one.model.can_rank])
 @pytest.mark.parametrize("n", [3, 10])
 def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
-    monkeypatch.setattr(ranking, "_BLOCK_USERS", 7)
-    monkeypatch.setattr(ranking, "_BLOCK_SCORES", 500)  # several blocks
+    monkeypatch.setattr(ranking_metrics, "_BLOCK_USERS", 7)
+    monkeypatch.setattr(ranking_metrics, "_BLOCK_SCORES", 500)  # several blocks
     known = METHODS[method]
     params = {"epochs": 8, "learning_rate": 0.05, "rng": 0, **known.fixed}
     accepted = known.model.parameter_names()
@@ -83,7 +82,7 @@ def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
     measured = model.rank(TEST, n)
     expected = by_definition(model, TRAIN, TEST, n)
     assert {name: measured[name] for name in expected} == pytest.approx(expected)
-    assert set(ranking.METRICS) < set(measured)
+    assert set(ranking_metrics.METRICS) < set(measured)
     assert 0 < measured["coverage"] <= 1
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hdpmf import MF, BiasedMF, HDPSum, UserMean
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import RatingsError
-from hdpmf.methods import METHODS
 
 base = pytest.importorskip("sklearn.base")
 checks = pytest.importorskip("sklearn.utils.estimator_checks")

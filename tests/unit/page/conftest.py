@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from hdpmf.device import vault
-from hdpmf.device.card import new_device
-from hdpmf.device.store import DeviceStore
-from hdpmf.page.app import OwnerPage
-from hdpmf.page.owner import Owner
-from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.ratings import RatingScale
-from hdpmf.web.guard import App
-from hdpmf.web.sessions import PageDoor
+from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.web.guard import App
+from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.page.http import OwnerPage
+from hdpmf.private.page.owner import Owner
 
 HOST = "pabc.localhost:4711"
 ORIGIN = f"http://{HOST}"
@@ -30,7 +30,7 @@ SECRET = "Zombie Opera <script>alert(1)</script>"
 
 @pytest.fixture(autouse=True)
 def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vault, "SCRYPT_COST", 16)
+    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
 
 
 class Clock:
@@ -86,7 +86,7 @@ class Person:
 
     path: Path
     clock: Clock
-    door: PageDoor
+    door: BrowserSessions
     owner: Owner
     client: Client
     log: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ def passphrase(request: pytest.FixtureRequest) -> str | None:
 def outside(tmp_path: Path) -> Iterator[Person]:
     """Somebody before the first link, without a store."""
     clock, log, links = Clock(), [], []
-    door, owner = PageDoor(idle=60, clock=clock), Owner(tmp_path / "me.sqlite", log.append)
+    door, owner = BrowserSessions(idle=60, clock=clock), Owner(tmp_path / "me.sqlite", log.append)
     page = OwnerPage(owner, HOST, door, lambda: links.append(True))
     client = Client(page.app())
     yield Person(tmp_path / "me.sqlite", clock, door, owner, client, log, links)

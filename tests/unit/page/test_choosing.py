@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from tests.unit.device.reporting_world import SERVERS, make_facts
 
-from hdpmf.device.consent import Asked, consents, give_answer, require_consent
-from hdpmf.device.declined import DeclinedError
-from hdpmf.device.joined import join
-from hdpmf.device.local_model import LocalModel, keep_model
-from hdpmf.device.shelves import name_on
-from hdpmf.protocol import Terms
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.protocol.invitation import Invitation
+from hdpmf.common.protocol import Terms
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.private.device.consent import Asked, consents, give_answer, require_consent
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.joined import join
+from hdpmf.private.device.recommendations import LocalModel, keep_model
+from hdpmf.private.device.store.catalogues import name_in
 
 from .conftest import Person, small_table
 
@@ -87,7 +87,7 @@ def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
     assert "Dracula" not in listed
     with reader.owner.store() as store:
         values = {record.item: record.value for record in store.records()}
-    assert values == {"1": 4.5, "2": 2.0, name_on("2", "1"): 9.0}
+    assert values == {"1": 4.5, "2": 2.0, name_in("2", "1"): 9.0}
 
 
 def test_two_tabs_show_two_recommenders(reader: Person):
@@ -101,12 +101,12 @@ def test_two_tabs_show_two_recommenders(reader: Person):
 
 def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
     choose(reader, 2, "/for-you")
-    reader.post("/for-you/hide", {"item": name_on("2", "3"), "hidden": "yes", "place": "2"})
+    reader.post("/for-you/hide", {"item": name_in("2", "3"), "hidden": "yes", "place": "2"})
     assert "Dracula" not in re.split("hidden-title", reader.get("/for-you").text)[0]
     assert "Essay" in reader.get("/privacy").text
     reader.post("/privacy/genre", {"genre": "Essay", "marked": "yes", "place": "2"})
     with reader.owner.store() as store:
-        assert set(store.rated.gammas()) == {name_on("2", item) for item in "1234"}
+        assert set(store.rated.gammas()) == {name_in("2", item) for item in "1234"}
     choose(reader, 1)
     assert "Amélie" in reader.get("/for-you").text
     assert "Essay" not in reader.get("/privacy").text
@@ -124,8 +124,14 @@ def test_the_page_says_who_has_the_same_items(reader: Person):
     assert "max_total" in page
 
 
-@pytest.mark.parametrize("fields", [{"place": "9" * 30, "back": "/rate"}, {"place": "1", "back": "https://evil.example"},
-                                    {"place": "x", "back": "/rate"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"place": "9" * 30, "back": "/rate"},
+        {"place": "1", "back": "https://evil.example"},
+        {"place": "x", "back": "/rate"},
+    ],
+)
 def test_no_other_place_is_chosen(reader: Person, fields: dict[str, str]):
     answer = reader.post("/recommenders/choose", fields)
     assert answer.headers["location"] == "/recommenders"
@@ -166,7 +172,7 @@ def test_a_file_of_ratings_names_items_by_the_ids_of_its_recommender(reader: Per
     reader.post("/rate/take", {"answer": "yes"})
     with reader.owner.store() as store:
         found = {record.item: record.value for record in store.records()}
-    assert found == {"1": 4.5, "2": 2.0, name_on("2", "2"): 7.0}
+    assert found == {"1": 4.5, "2": 2.0, name_in("2", "2"): 7.0}
 
 
 def test_questions_are_shown_without_items_and_are_over_when_their_recommender_is_left(reader: Person):

@@ -11,16 +11,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from hdpmf.device.consent import Asked, consents, pending, require_consent
-from hdpmf.device.declined import DeclinedError
-from hdpmf.device.joined import joined
-from hdpmf.device.rosters import pinned_digest
-from hdpmf.protocol import DeviceCard, Terms
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.invitation import Invitation
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.flower import device as flower
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.flower import device as flower
+from hdpmf.common.protocol import DeviceCard, Terms
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.private.device.consent import Asked, consents, pending, require_consent
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.joined import joined
+from hdpmf.private.device.pinned_servers import pinned_digest
 
 from .conftest import Person, complaints
 

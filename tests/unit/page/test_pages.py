@@ -9,15 +9,16 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from hdpmf.device.consent import consents
-from hdpmf.device.dial import dial_weight, item_weights
-from hdpmf.device.for_you import hidden_items
-from hdpmf.device.ledger import Entry
-from hdpmf.device.receipts import read_receipt
-from hdpmf.device.refusals import MOST_KEPT, RefusalBook
-from hdpmf.page import leaves
-from hdpmf.protocol import Terms
-from hdpmf.protocol.federation import Reason, View
+from hdpmf.common.methods.method import View
+from hdpmf.common.protocol import Terms
+from hdpmf.common.protocol.federation import Reason
+from hdpmf.private.device.consent import consents
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.receipts import read_receipt
+from hdpmf.private.device.disclosures.refusals import MOST_KEPT, RefusalBook
+from hdpmf.private.device.privacy_level import item_weights, privacy_weight
+from hdpmf.private.device.recommendations import hidden_items
+from hdpmf.private.page import disclosures
 
 from .conftest import ORIGIN, PASSPHRASE, SECRET, Person, complaints
 
@@ -116,16 +117,16 @@ def test_the_dial_says_what_it_means(person: Person):
     assert "62 %" in told["sentences"][0]
     assert told["group"] == "Moderate"
     with person.owner.store() as store:
-        assert dial_weight(store) == 1.0
+        assert privacy_weight(store) == 1.0
     person.post("/privacy/dial", {"weight": "0.1"})
     assert "52 %" in person.get("/privacy").text
     with person.owner.store() as store:
-        assert dial_weight(store) == pytest.approx(0.1)
+        assert privacy_weight(store) == pytest.approx(0.1)
     for wrong in ("0", "1.5", "-1", "x"):
         person.post("/privacy/dial", {"weight": wrong})
         assert len(complaints(person.get("/privacy").text)) == 1
     with person.owner.store() as store:
-        assert dial_weight(store) == pytest.approx(0.1)
+        assert privacy_weight(store) == pytest.approx(0.1)
 
 
 def test_sensitive_items_one_by_one_and_by_genre(person: Person):
@@ -251,7 +252,7 @@ def test_many_budgets_are_shown_by_some_of_them(person: Person, monkeypatch: pyt
         store.rate("3", 3.0)
         store.rate("4", 1.0)
     assert person.get("/leaves").text.count('class="bar"') == 4
-    monkeypatch.setattr(leaves, "_BARS_SHOWN", 3)
+    monkeypatch.setattr(disclosures, "_BARS_SHOWN", 3)
     page = person.get("/leaves").text
     assert page.count('class="bar"') == 3
     assert "3 of your 4 ratings" in page

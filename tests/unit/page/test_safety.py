@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from hdpmf.device.card import new_device
-from hdpmf.device.store import DeviceStore
-from hdpmf.page import app
-from hdpmf.web import bodies
+from hdpmf.common.web import guard
+from hdpmf.private.device.device_identity import new_device
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.page import http
 
 from .conftest import HOST, ORIGIN, PASSPHRASE, Person, fill
 
-PAGES = sorted(app._PAGES)
-POSTS = sorted({**app._ACTIONS, **app._QUESTIONS, **app._FILES, "/lock": None, "/unlock": None, "/welcome": None})
+PAGES = sorted(http._PAGES)
+POSTS = sorted({**http._ACTIONS, **http._QUESTIONS, **http._FILES, "/lock": None, "/unlock": None, "/welcome": None})
 PRIVATE = ("Zombie", "Quiet", "4.5", "data-item")
 
 
@@ -187,7 +187,7 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
             self.turns += 1
             return self.turns > 1
 
-    page = app.OwnerPage(person.owner, HOST, person.door, lambda: None)
+    page = http.OwnerPage(person.owner, HOST, person.door, lambda: None)
     page.watch(Twice())  # type: ignore[arg-type]
     assert person.owner.opened
     person.clock.now += 1000
@@ -215,7 +215,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
         watching.join(0.2)
 
     monkeypatch.setattr(outside.owner.answering, "begin", begin)
-    page = app.OwnerPage(outside.owner, HOST, outside.door, lambda: None)
+    page = http.OwnerPage(outside.owner, HOST, outside.door, lambda: None)
     watching = threading.Thread(target=page.watch, args=(Now(),))
     watching.start()
     csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]
@@ -232,7 +232,7 @@ def test_the_file_is_for_its_owner_only(person: Person):
 
 
 def test_what_is_too_long_is_not_kept(person: Person, monkeypatch):
-    monkeypatch.setattr(app, "MOST_BYTES", 100)
+    monkeypatch.setattr(http, "MOST_BYTES", 100)
     assert person.upload("/rate/file", b"x" * 101).json()["next"] == "/rate"
     assert "error" in person.get("/rate").text
 
@@ -259,7 +259,7 @@ def test_no_form_breaks_the_page(person: Person):
 
 
 def test_a_body_that_never_ends_is_not_waited_for(person: Person, monkeypatch):
-    monkeypatch.setattr(bodies, "SLOWEST", 0.05)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
 
     async def drips():
         while True:

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf import paper
-from hdpmf.experiments import RANKING, Experiment, Run, Store
-from hdpmf.experiments.runner import final_runs, tuning_runs
-from hdpmf.experiments.store import Result, StoredClaim
-from hdpmf.methods import METHODS
-from hdpmf.paper import published
+from hdpmf.common.methods import METHODS
+from hdpmf.lab import paper
+from hdpmf.lab.experiments import RANKING, Experiment, Run, Store
+from hdpmf.lab.experiments.runner import final_runs, tuning_runs
+from hdpmf.lab.experiments.store import Result, StoredClaim
+from hdpmf.lab.paper import published
 
 FACTS = {
     "ml-100k": ("ML-100K", 943, 1682, 100_000),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.paper import NAMES
-from hdpmf.paper.exports import paper_csv, paper_latex
-from hdpmf.report.content import read_content
+from hdpmf.lab.paper import NAMES
+from hdpmf.lab.paper.report import paper_csv, paper_latex
+from hdpmf.lab.report.content import read_content
 
 pytestmark = pytest.mark.slow
 

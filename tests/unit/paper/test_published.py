@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from hdpmf.paper import published
-from hdpmf.paper.published import Published
-from hdpmf.paper.wishes import table2
+from hdpmf.lab.paper import published
+from hdpmf.lab.paper.published import Published, privacy_groups
 
 
 def test_table_3_has_64_numbers_and_the_stars() -> None:
@@ -65,7 +64,7 @@ def test_table_1_knows_its_slips() -> None:
 
 
 def test_table_2_is_the_librarys_default() -> None:
-    rows, printed = table2(), published.table2()
+    rows, printed = privacy_groups(), published.table2()
     assert len(rows) == 6
     assert [row.ratio for row in rows] == [0.54, 0.37, 0.09, 0.33, 0.33, 0.34]
     assert [printed[name] for name in ("f_uc", "f_um", "f_ic", "f_im")] == [0.54, 0.37, 0.33, 0.33]

@@ -13,15 +13,14 @@ import msgspec
 import pytest
 
 from hdpmf.cli import main
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import StorageError
-from hdpmf.experiments import Experiment, Store, collect
-from hdpmf.methods import METHODS
-from hdpmf.paper import published
-from hdpmf.paper.exports import paper_csv, paper_latex
-from hdpmf.paper.report import charts, write_paper_report
-from hdpmf.report.content import read_content
-from hdpmf.report.figures import figure_files
-from hdpmf.report.latex import escape
+from hdpmf.lab.experiments import Experiment, Store, collect
+from hdpmf.lab.paper import published
+from hdpmf.lab.paper.report import charts, paper_csv, paper_latex, write_paper_report
+from hdpmf.lab.report.content import read_content
+from hdpmf.lab.report.exports import escape
+from hdpmf.lab.report.figures import figure_files
 
 pytestmark = pytest.mark.slow
 

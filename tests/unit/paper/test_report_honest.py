@@ -13,16 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.experiments import Experiment, Store, collect
-from hdpmf.methods import METHODS
-from hdpmf.paper.exports import paper_csv, paper_latex
-from hdpmf.paper.findings import findings
-from hdpmf.paper.report import charts, paper_page
-from hdpmf.privacy.accounting import cost
-from hdpmf.report.content import Content, anchor, read_content
-from hdpmf.report.figures import figure_files
-from hdpmf.report.honest import honest_cost, points
-from hdpmf.report.page import render
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.lab.experiments import Experiment, Store, collect
+from hdpmf.lab.paper.findings import paper_findings
+from hdpmf.lab.paper.report import charts, paper_csv, paper_latex, paper_page
+from hdpmf.lab.report.content import Content, anchor, read_content
+from hdpmf.lab.report.figures import figure_files
+from hdpmf.lab.report.honest_epsilon import honest_cost, points
+from hdpmf.lab.report.page import render
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +132,7 @@ def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, ex
             result, metrics={**result.metrics, "mse": factor * result.metrics.get("mse", 1.0)}
         )
 
-    text = findings(read_content(fill_store(tmp_path, chosen, change=change)))[3]
+    text = paper_findings(read_content(fill_store(tmp_path, chosen, change=change)))[3]
     assert "by MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of MovieLens 100K and" in text
     assert (
         "; HDP-Bit beats HDPMF, PDPMF and DPMF on MovieLens 100K; “HDPMF, paid” beats HDPMF, PDPMF and DPMF nowhere"
@@ -172,7 +171,7 @@ def test_lists_have_a_section_of_their_own(tmp_path, fill_store: Fill, experimen
     latex = paper_latex(content)["lists_lists.tex"].decode()
     assert f"\\textbf{{{best.metrics['ndcg_at_10'].mean:.4f}" in latex
     assert latex.count("\\textbf{") == 1
-    assert f"MovieLens 100K: {best.label} {best.metrics['ndcg_at_10'].mean:.4f}" in findings(content)[4]
+    assert f"MovieLens 100K: {best.label} {best.metrics['ndcg_at_10'].mean:.4f}" in paper_findings(content)[4]
 
 
 def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experiments: Make):
@@ -182,7 +181,7 @@ def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experim
     assert "Not run here: it takes the runs of figure_epsilon." in page
     assert points(content) == []
     assert "figure_honest.csv" not in paper_csv(content)
-    assert findings(content)[3].endswith("has not been run here.")
+    assert paper_findings(content)[3].endswith("has not been run here.")
     assert "Lists of ten were not measured in these runs." in page
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.experiments import Experiment, Store, collect
-from hdpmf.methods import METHODS
-from hdpmf.paper import published
-from hdpmf.paper.findings import count_marks, findings
-from hdpmf.paper.ordering import reversals, statements
-from hdpmf.paper.report import paper_page
-from hdpmf.report.content import Content, anchor, read_content
-from hdpmf.report.markup import csp_hash, data_block, tag
-from hdpmf.report.page import render
+from hdpmf.lab.experiments import Experiment, Store, collect
+from hdpmf.lab.paper import published
+from hdpmf.lab.paper.findings import count_marks, paper_findings
+from hdpmf.lab.paper.ordering import reversals, statements
+from hdpmf.lab.paper.report import paper_page
+from hdpmf.lab.report.content import Content, anchor, read_content
+from hdpmf.lab.report.markup import csp_hash, data_block, tag
+from hdpmf.lab.report.page import render
 
 pytestmark = pytest.mark.slow
 
@@ -184,7 +184,7 @@ def test_the_page_asks_nobody_for_anything(page):
 
 def test_findings_come_from_the_numbers(full_store):
     content = read_content(full_store)
-    first, second, third, *_ = findings(content)
+    first, second, third, *_ = paper_findings(content)
     counts = count_marks(content)
     assert sum(counts.values()) == 64
     assert f"Of the {64 - counts['not comparable']} published numbers" in first
@@ -241,7 +241,7 @@ def test_what_is_missing_is_said_and_nothing_stands_in(tmp_path, fill_store: Fil
     figures = json.loads(reader.texts["data"])["figures"]
     assert all(cell["mse"]["mean"] is None for cell in figures[0]["cells"] if cell["method"] == "dpmf")
     assert count_marks(content) == {"incomplete": 48, "not run": 16}
-    assert findings(content)[0].startswith("None of the published numbers")
+    assert paper_findings(content)[0].startswith("None of the published numbers")
     assert "nan" not in re.sub(r"<script.*", "", re.sub(r'data-std="nan"', "", page), flags=re.S).lower()
 
 
@@ -260,8 +260,8 @@ def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experim
     assert "<script>bad()" not in page
     assert count_marks(content)["diverged"] == 4
     assert count_marks(content)["failed"] == 4
-    assert "DPMF on MovieLens" in findings(content)[0]
-    assert "Douban (4 numbers, among them MSE diverged against 5.9369 at K = 10)" in findings(content)[0]
+    assert "DPMF on MovieLens" in paper_findings(content)[0]
+    assert "Douban (4 numbers, among them MSE diverged against 5.9369 at K = 10)" in paper_findings(content)[0]
     assert "Infinity" not in page.split('id="report-data">')[1].split("</script>")[0]
 
 

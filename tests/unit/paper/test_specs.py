@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf import paper
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.experiments.spec import default_grids
-from hdpmf.methods import METHODS
+from hdpmf.lab import paper
+from hdpmf.lab.experiments.spec import default_grids
 
 
 @pytest.mark.parametrize("name", paper.NAMES)

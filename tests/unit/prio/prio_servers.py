@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hdpmf.prio import Prio3, Sharded
+from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded
 
 NONCE = bytes(range(16))
 

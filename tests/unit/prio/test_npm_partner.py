@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from prio_servers import check, key_of
 
+from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded, prio3_sum_vec
 from hdpmf.errors import PrioError
-from hdpmf.prio import Prio3, Sharded, prio3_sum_vec
 
 PACKAGE = "@divviup/prio3@0.8.0"
 pytestmark = pytest.mark.slow

@@ -13,8 +13,7 @@ import pytest
 from prio_servers import NONCE, check, sum_of
 
 from hdpmf import load_dataset
-from hdpmf.errors import ConfigError, PrioError
-from hdpmf.prio import (
+from hdpmf.common.aggregation.two_servers.prio import (
     FIELD64,
     OneRatingPerItem,
     Prio3,
@@ -23,9 +22,10 @@ from hdpmf.prio import (
     prio3_sum_vec_multiproof,
     soundness_bits,
 )
-from hdpmf.prio.one_rating import LARGEST_WEIGHT
-from hdpmf.prio.proof import decide, prove, query
-from hdpmf.privacy.coding import WEIGHT_UNITS, levels_of, make_coding, make_ruler, weight_units
+from hdpmf.common.aggregation.two_servers.prio.one_rating import LARGEST_WEIGHT
+from hdpmf.common.aggregation.two_servers.prio.proof import decide, prove, query
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, levels_of, make_coding, make_ruler, weight_units
+from hdpmf.errors import ConfigError, PrioError
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
 ITEMS = 40

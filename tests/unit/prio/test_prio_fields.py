@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from hdpmf.common.aggregation.two_servers.prio import FIELD64, FIELD128, Field, arithmetic
 from hdpmf.errors import PrioError
-from hdpmf.prio import FIELD64, FIELD128, Field, arithmetic
 
 BOTH = [FIELD64, pytest.param(FIELD128, marks=pytest.mark.slow)]
 # A jump that depends on something, on x86 and on ARM.
@@ -67,7 +67,9 @@ def test_words_that_are_no_elements_are_left_out_and_refused(field: Field):
 
 def test_rejected_words_are_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch):
     stream = np.array([1, 2**64 - 1, 2, 2**64 - 2, 2**64 - 3, 3, 4], np.uint64)
-    monkeypatch.setattr("hdpmf.prio.field.xof_lanes", lambda tag, seed, binder, count: stream[:count])
+    monkeypatch.setattr(
+        "hdpmf.common.aggregation.two_servers.prio.field.xof_lanes", lambda tag, seed, binder, count: stream[:count]
+    )
     assert FIELD64.integers(FIELD64.expand(b"", b"", b"", 3)) == [1, 2, 3]
 
 

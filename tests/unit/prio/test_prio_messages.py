@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prio_servers import NONCE, check, key_of, sum_of
 
+from hdpmf.common.aggregation.two_servers.prio import (
+    FIELD64,
+    Prio3,
+    Sharded,
+    SumVec,
+    prio3_one_rating,
+    prio3_sum_vec_multiproof,
+)
 from hdpmf.errors import ConfigError, PrioError
-from hdpmf.prio import FIELD64, Prio3, Sharded, SumVec, prio3_one_rating, prio3_sum_vec_multiproof
 
 VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
 SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from Crypto.Hash import TurboSHAKE128
 
-from hdpmf.prio.xof import derive_seed, turboshake128
+from hdpmf.common.aggregation.two_servers.prio.xof import derive_seed, turboshake128
 
 
 def test_the_answer_of_the_rfc():

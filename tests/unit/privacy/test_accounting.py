@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.privacy import accounting
+from hdpmf.common.privacy.accounting import accountants, cost, events
+from hdpmf.common.privacy.accounting.accountants import normal_delta, normal_epsilon
+from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError
-from hdpmf.privacy import accounting
-from hdpmf.privacy.accounting import accountants, cost, events
-from hdpmf.privacy.accounting.draws import inverse_sum_quantile
-from hdpmf.privacy.accounting.gauss import normal_delta, normal_epsilon
 
 DELTA = 1e-5
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from hdpmf.methods import METHODS
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import accounting
+from hdpmf.common.privacy.accounting import VIEWS, Setting, cost
+from hdpmf.common.privacy.mechanisms import laplace_scale, noise_share
 from hdpmf.models import make_model
-from hdpmf.privacy import accounting
-from hdpmf.privacy.accounting import VIEWS, Setting, cost
-from hdpmf.privacy.noise import laplace_scale, noise_share
 
 PAPER = ("hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.privacy.coding import (
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import (
     CURVES,
     WEIGHT_UNITS,
     bit_height,
@@ -20,8 +20,8 @@ from hdpmf.privacy.coding import (
     sum_channels,
     weight_units,
 )
-from hdpmf.privacy.sampling import bit_thresholds
-from hdpmf.ratings import RatingScale
+from hdpmf.common.privacy.sampling import bit_thresholds
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 
 SCALES = [
     RatingScale(1, 5, 1), RatingScale(1, 5), RatingScale(0.5, 5, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, 1),

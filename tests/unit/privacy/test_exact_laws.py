@@ -14,17 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise, exact, noise, shares
+from hdpmf.common.privacy.sampling import shares as negative_binomial
+from hdpmf.common.privacy.sampling import shares as share_tail
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy.sampling import (
-    ReleasedNoise,
-    SeededNoise,
-    decide,
-    discrete_gaussian,
-    negative_binomial,
-    released,
-    share_tail,
-    shares,
-)
 
 LEVEL = 1e-3
 
@@ -36,7 +29,7 @@ def seeded_words(seed):
 
 @pytest.fixture
 def fixed_entropy(monkeypatch):
-    monkeypatch.setattr(released, "_entropy", seeded_words(20260102))
+    monkeypatch.setattr(noise, "_entropy", seeded_words(20260102))
 
 
 def gaussian_p_value(draws, sigma, width):
@@ -72,7 +65,7 @@ def test_each_draw_has_its_own_sigma_and_the_grid_is_fine(make):
 
 
 def test_sigmas_are_rounded_up_or_refused():
-    assert released.whole_sigmas(np.array([0.0, 0.1, 1.0, 1.5])).tolist() == [0, 1, 1, 2]
+    assert noise.whole_sigmas(np.array([0.0, 0.1, 1.0, 1.5])).tolist() == [0, 1, 1, 2]
     for bad in (-1.0, np.nan, np.inf, 2.0**51):
         with pytest.raises(PrivacyError):
             ReleasedNoise().discrete_gaussian(np.array([bad]))
@@ -82,14 +75,14 @@ def test_sigmas_are_rounded_up_or_refused():
 
 def test_further_bits_give_the_same_law(monkeypatch):
     """Every acceptance is decided by digits, every k by further bits of a number of which none is known."""
-    monkeypatch.setattr(decide, "BAND", 1.0)
+    monkeypatch.setattr(exact, "BAND", 1.0)
     words = seeded_words(1)
     monkeypatch.setattr(
-        discrete_gaussian,
+        exact,
         "_steps",
-        lambda words, n: np.array([discrete_gaussian._place(words, 0, 0) for _ in range(n)]),
+        lambda words, n: np.array([exact._place(words, 0, 0) for _ in range(n)]),
     )
-    draws = discrete_gaussian.discrete_gaussian(words, np.full(4_000, 3))
+    draws = exact.discrete_gaussian(words, np.full(4_000, 3))
     assert gaussian_p_value(draws, 3, 1) > LEVEL
 
 
@@ -101,7 +94,7 @@ def test_a_decision_close_to_its_probability_asks_for_digits():
         return context.divide(context.create_decimal(1), context.create_decimal(3))
 
     stream = iter([[2**64 // 3, 2**64 // 3 + 2**40, 0], [2**63], []])
-    found = decide.bernoulli(lambda n: np.array(next(stream)[:n], np.uint64), np.full(3, 1 / 3), digits)
+    found = exact.bernoulli(lambda n: np.array(next(stream)[:n], np.uint64), np.full(3, 1 / 3), digits)
     # 1/3 is 0.0101... in bits: after the first 64 of them the next begin with 01, and those drawn begin with 1.
     assert asked == [0]
     assert found.tolist() == [False, False, True]
@@ -141,7 +134,7 @@ def test_the_tail_has_its_law(shape, scale, start):
 
 @pytest.mark.slow
 def test_the_tail_by_digits_has_the_same_law(monkeypatch):
-    monkeypatch.setattr(decide, "BAND", 1.0)
+    monkeypatch.setattr(exact, "BAND", 1.0)
     draws = share_tail.tails(seeded_words(8), Fraction(300), Fraction(1, 3), 16, 3_000)
     assert tail_p_value(draws, Fraction(1, 3), Fraction(300), 16) > LEVEL
 

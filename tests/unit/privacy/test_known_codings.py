@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.privacy.coding import (
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import (
     bit_height,
     bit_probability,
     levels_of,
@@ -19,7 +19,7 @@ from hdpmf.privacy.coding import (
     sum_channels,
     weight_units,
 )
-from hdpmf.ratings import RatingScale
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 
 STARS, HALVES, ANY = RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(-10, 10)
 

@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.accounting import Setting, cost
-from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp, renyi
-from hdpmf.privacy.accounting.costs import honest_line, number
-from hdpmf.privacy.accounting.draws import inverse_sum_quantile
-from hdpmf.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
-from hdpmf.privacy.accounting.people import noise_budget, people
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.accounting import Setting, cost
+from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp, renyi
+from hdpmf.common.privacy.accounting.costs import example_people, honest_line, noise_budget, number
+from hdpmf.common.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
+from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 
 FILE = Path(__file__).with_name("known_costs.json")
 METHODS = ("mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean")
@@ -59,7 +58,7 @@ def _numbers() -> Iterator[tuple[str, list[Any]]]:
     yield "zcdp", [_short(epsilon_from_zcdp(rho, 1e-6)) for rho in (1e-4, 0.1, 5.0)]
     yield "draws", [_short(inverse_sum_quantile(n, part), 5) for n in (1, 10, 1000) for part in (0.1, 0.5, 0.9)]
     spec = PrivacySpec()
-    yield "people", [_short(person.weight) for person in people(spec)]
+    yield "people", [_short(person.weight) for person in example_people(spec)]
     yield (
         "budgets",
         [

@@ -12,14 +12,32 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.privacy.sampling.decide import bernoulli
-from hdpmf.privacy.sampling.discrete_gaussian import _cumulated, _table, discrete_gaussian
-from hdpmf.privacy.sampling.exact import below, bernoulli_exp, geometric
-from hdpmf.privacy.sampling.negative_binomial import _exp_minus, _power, _root, share_table
-from hdpmf.privacy.sampling.rounding import bit_thresholds, grid_scale, share_shape, whole_sigmas
-from hdpmf.privacy.sampling.share_tail import _bernoulli_number, _blocks, _log_gammas_to, log_gammas, tails
-from hdpmf.privacy.sampling.shares import _accepted, _tail, negative_binomial, refine
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.common.privacy.sampling.exact import (
+    _cumulated,
+    _table,
+    below,
+    bernoulli,
+    bernoulli_exp,
+    discrete_gaussian,
+    geometric,
+)
+from hdpmf.common.privacy.sampling.noise import bit_thresholds, grid_scale, share_shape, whole_sigmas
+from hdpmf.common.privacy.sampling.shares import (
+    _accepted,
+    _bernoulli_number,
+    _blocks,
+    _exp_minus,
+    _log_gammas_to,
+    _power,
+    _root,
+    _tail,
+    log_gammas,
+    negative_binomial,
+    refine,
+    share_table,
+    tails,
+)
 
 
 class Words:

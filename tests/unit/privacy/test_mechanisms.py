@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from hdpmf.common.privacy import NoPrivacy, Sample, Stretch, Uniform, Weight
+from hdpmf.common.privacy.mechanisms import Budgets
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import NoPrivacy, Sample, Stretch, Uniform, Weight
-from hdpmf.privacy.mechanisms import Budgets
 
 VALUES = np.array([1.0, 3.0, 5.0, 4.0], np.float32)
 WEIGHTS = np.array([0.1, 0.5, 1.0, 0.4])

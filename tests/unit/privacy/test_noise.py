@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hdpmf.common.privacy import SeededNoise, laplace_scale, noise_share
+from hdpmf.common.privacy.sampling import seed_of
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.privacy import SeededNoise, laplace_scale, noise_share
-from hdpmf.privacy.sampling import seed_of
 
 
 @pytest.mark.parametrize(("n_factors", "width", "epsilon"), [(10, 4.0, 1.0), (5, 4.0, 0.3), (16, 99.0, 8.0)])

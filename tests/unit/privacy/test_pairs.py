@@ -9,11 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hdpmf.errors import PrivacyError
-from hdpmf.privacy import pairs
-from hdpmf.privacy.accounting import cost
-from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp
-from hdpmf.privacy.pairs import (
+from hdpmf.common.privacy import pairs
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp
+from hdpmf.common.privacy.pairs import (
     LARGEST_BOUND,
     PAIR_DELTA,
     ROW_UNITS,
@@ -23,6 +22,7 @@ from hdpmf.privacy.pairs import (
     pair_sums,
     scaled_rows,
 )
+from hdpmf.errors import PrivacyError
 
 ROWS = st.lists(st.integers(0, 64), min_size=2, max_size=120)
 

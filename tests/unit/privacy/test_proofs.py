@@ -12,16 +12,16 @@ import kernel_reference as reference
 import numpy as np
 import pytest
 
-from hdpmf.methods import METHODS
+from hdpmf.common.data import RatingScale
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy.accounting import VIEWS, cost
+from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp
+from hdpmf.common.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
+from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
+from hdpmf.common.privacy.pairs import PAIR_DELTA, pair_rho
 from hdpmf.models import make_model
-from hdpmf.privacy.accounting import VIEWS, cost
-from hdpmf.privacy.accounting.accountants import epsilon_from_zcdp
-from hdpmf.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
-from hdpmf.privacy.noise import dense_laplace_scale, laplace_scale
-from hdpmf.privacy.pairs import PAIR_DELTA, pair_rho
-from hdpmf.ratings import RatingScale
 
-FOLDER = files("hdpmf.privacy") / "proofs"
+FOLDER = files("hdpmf.common.privacy") / "proofs"
 PAGES = sorted(page.name.removesuffix(".md") for page in FOLDER.iterdir() if page.name.endswith(".md"))
 SECTIONS = ("## Statement", "## Adjacency", "## Assumptions", "## Proof", "## What is *not* protected")
 STARS = RatingScale(1.0, 5.0, 1.0)

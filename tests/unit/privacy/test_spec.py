@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.privacy import Group, PrivacySpec, PrivacyWeights
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import Group, PrivacySpec, PrivacyWeights
-from hdpmf.ratings import Ratings, synthetic_world
 
 
 @pytest.fixture(scope="module")

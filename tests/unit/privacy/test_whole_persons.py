@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.methods.builtin import HDP_SUM
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.accounting import Setting, cost, epsilon_at, person_costs
+from hdpmf.common.privacy.accounting.events import Composed, DiscreteLaplaceRelease
+from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.errors import ConfigError
-from hdpmf.methods.one_round import HDP_SUM
 from hdpmf.models import HDPBit, HDPSum
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.privacy.accounting import Setting, cost, epsilon_at, person_costs
-from hdpmf.privacy.accounting.events import Composed, DiscreteLaplaceRelease
-from hdpmf.privacy.bounding import at_most
-from hdpmf.ratings import Ratings, synthetic_world
 
 WORLD = synthetic_world(n_users=60, n_items=80, n_ratings=1800, rng=3)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
@@ -25,7 +25,7 @@ WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 @given(st.lists(st.integers(0, 6), max_size=60), st.integers(1, 12), st.integers(0, 2**32))
 def test_at_most_so_many_of_each_and_never_fewer_than_there_are(users: list[int], most: int, seed: int) -> None:
     codes = np.array(users, np.int64)
-    kept = at_most(codes, most, np.random.default_rng(seed).random(len(codes)))
+    kept = bound_contributions(codes, most, np.random.default_rng(seed).random(len(codes)))
     assert (np.diff(kept) > 0).all()
     assert np.bincount(codes[kept], minlength=7).tolist() == [min(users.count(user), most) for user in range(7)]
 
@@ -33,7 +33,7 @@ def test_at_most_so_many_of_each_and_never_fewer_than_there_are(users: list[int]
 def test_every_rating_is_as_likely_to_be_sent() -> None:
     """2,000 users with 5 ratings of whom 2 are sent: 800 each, standard deviation 22, at 5 of them."""
     users, draws = np.repeat(np.arange(2000), 5), np.random.default_rng(0).random(10_000)
-    assert np.abs(np.bincount(at_most(users, 2, draws) % 5) - 800).max() < 5 * 22
+    assert np.abs(np.bincount(bound_contributions(users, 2, draws) % 5) - 800).max() < 5 * 22
 
 
 @pytest.mark.parametrize("kind", [HDPSum, HDPBit])
@@ -60,7 +60,7 @@ def test_a_limit_that_nobody_reaches_changes_nothing(kind: type[HDPSum] | type[H
 
 def test_weights_of_single_ratings_go_with_them() -> None:
     weights = PrivacyWeights.per_rating(WORLD, np.linspace(0.01, 1, len(WORLD)))
-    kept = at_most(WORLD.user_codes, 5, np.zeros(len(WORLD)))
+    kept = bound_contributions(WORLD.user_codes, 5, np.zeros(len(WORLD)))
     np.testing.assert_array_equal(weights.take(kept).for_ratings(WORLD.take(kept)), weights.for_ratings(WORLD)[kept])
     assert HDPSum(max_ratings=5, rng=0).fit(WORLD, weights).n_silent_ == np.count_nonzero(
         weights.for_ratings(WORLD)[at_most_sent(5)] < 1 / 64
@@ -68,9 +68,9 @@ def test_weights_of_single_ratings_go_with_them() -> None:
 
 
 def at_most_sent(most: int) -> np.ndarray:
-    from hdpmf.privacy import SeededNoise
+    from hdpmf.common.privacy import SeededNoise
 
-    return at_most(WORLD.user_codes, most, SeededNoise(0, stream=4).uniforms(len(WORLD)))
+    return bound_contributions(WORLD.user_codes, most, SeededNoise(0, stream=4).uniforms(len(WORLD)))
 
 
 def test_a_person_pays_for_the_heaviest_that_may_be_sent() -> None:

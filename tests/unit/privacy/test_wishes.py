@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import PrivacyError, RatingsError
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.ratings import Ratings
 
 pairs = st.tuples(st.integers(0, 4), st.integers(0, 4))
 

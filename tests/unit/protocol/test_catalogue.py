@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from hdpmf.common.data import IdIndex, RatingScale, synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures, fingerprint
+from hdpmf.common.protocol import decode, encode
+from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, known_items
+from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import decode, encode
-from hdpmf.protocol.catalogue import MAX_GENRES, catalogue_table, known_items
-from hdpmf.protocol.federation import CatalogueTable
-from hdpmf.ratings import IdIndex, RatingScale, synthetic_world
-from hdpmf.ratings.item_features import ItemFeatures, fingerprint
 
 
 def _decoded(table: CatalogueTable) -> CatalogueTable:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.protocol import Terms, decode, encode
+from hdpmf.common.protocol.cohort import MAX_BEACON, cohort_of, is_beacon
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.protocol import Terms, decode, encode
-from hdpmf.protocol.cohort import MAX_BEACON, cohort_of, is_beacon
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 
 DEVICES = [f"{number:064x}" for number in range(40)]
 

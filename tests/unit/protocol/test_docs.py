@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from hdpmf.protocol import ListTable
-from hdpmf.protocol.federation import FederationMessage
-from hdpmf.protocol.messages import Message as TrainingMessage
-from hdpmf.protocol.oneround import OneRoundMessage
-from hdpmf.secure_sum.messages import ToDevice, ToRecommender
+from hdpmf.common.aggregation.masks.messages import ToDevice, ToRecommender
+from hdpmf.common.protocol import ListTable
+from hdpmf.common.protocol.federation import FederationMessage
+from hdpmf.common.protocol.messages import Message as TrainingMessage
+from hdpmf.common.protocol.oneround import OneRoundMessage
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
 

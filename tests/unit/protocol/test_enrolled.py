@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol import enrolled as module
+from hdpmf.common.protocol.enrolled import Enrolled
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import DeviceCard
-from hdpmf.protocol import enrolled as module
-from hdpmf.protocol.enrolled import Enrolled
 
 KEYS = st.text("0123456789abcdef", min_size=64, max_size=64)
 CARDS = st.lists(

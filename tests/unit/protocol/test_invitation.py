@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.protocol.invitation import MOST_BYTES, Invitation
+from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError
-from hdpmf.protocol.invitation import MOST_BYTES, Invitation
-from hdpmf.protocol.servers import Server, Servers
 
 
 def _server(name: str, digit: str) -> Server:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.protocol import Plan, SumContribution, Survey, grid, layout
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import Plan, SumContribution, Survey, grid, layout
 
 PLAN = Plan(
     n_items=4, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="stretch", epsilon=1.0, scale_low=1.0,

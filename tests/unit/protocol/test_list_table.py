@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_matrix
 
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.protocol import ListTable, decode, encode
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import ListTable, decode, encode
-from hdpmf.public.lists import ListModel
 
 WHOLE = st.integers(-127, 127)
 NUMBERS = st.floats(-1e6, 1e6, width=32)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hdpmf.errors import ProtocolError
-from hdpmf.protocol import (
+from hdpmf.common.protocol import (  # fmt: skip
     BudgetReport,
     Gradients,
     ItemCounts,
@@ -19,7 +18,8 @@ from hdpmf.protocol import (
     decode,
     encode,
     learning_rate_at,
-)  # fmt: skip
+)
+from hdpmf.errors import ProtocolError
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 POSITIVE = st.floats(1e-6, 1e6)

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.protocol import ItemFacts, decode, encode
+from hdpmf.common.protocol.oneround import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
 from hdpmf.errors import ProtocolError
-from hdpmf.protocol import ItemFacts, decode, encode
-from hdpmf.protocol.oneround import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
 
 
 def part(**changed: Any) -> Similarity:

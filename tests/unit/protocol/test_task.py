@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import make_coding, sum_channels
+from hdpmf.common.protocol import Grouping, Popularity, SumContribution, Survey, Task, decode, encode
+from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.survey_task import answer_of, check_stated, stated
+from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ConfigError, HdpmfError, ProtocolError
-from hdpmf.privacy.coding import make_coding, sum_channels
-from hdpmf.protocol import Grouping, Popularity, SumContribution, Survey, Task, decode, encode
-from hdpmf.protocol.servers import Collector, Server, Servers
-from hdpmf.protocol.survey_task import answer_of, check_stated, stated
-from hdpmf.protocol.task import Noise, SumOfVectors, prio_of, task_id
-from hdpmf.ratings import RatingScale
 
 SURVEY = Survey(
     design="A", coding="soft", epsilon=0.5, n_items=7, catalogue="c", contributors=1,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.protocol import CatalogueTable, CatalogueVersion, decode, encode
-from hdpmf.protocol.catalogue import known_items
-from hdpmf.protocol.federation import MAX_VERSIONS
-from hdpmf.protocol.versions import (
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol import CatalogueTable, CatalogueVersion, decode, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.federation import MAX_VERSIONS
+from hdpmf.common.protocol.versions import (
     bound_to,
     check_chain,
     digests_of,
@@ -25,7 +25,7 @@ from hdpmf.protocol.versions import (
     table_of,
     version_at,
 )
-from hdpmf.secure_sum import DeviceIdentity
+from hdpmf.errors import ConfigError, ProtocolError
 
 KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
 replace = msgspec.structs.replace
@@ -51,7 +51,7 @@ def grown(
 
 def resigned(chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any) -> CatalogueVersion:
     """A chain with a link changed and signed again by its key, and all after it made to follow."""
-    from hdpmf.protocol.versions import _signed
+    from hdpmf.common.protocol.versions import _signed
 
     links = list(chain.links)
     links[place] = _signed(replace(links[place], **changes), key.sign)

@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale, synthetic_world
+from hdpmf.common.methods import METHODS
+from hdpmf.common.model.device_fit import DeviceFit
+from hdpmf.common.model.priors import Labels
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, encode
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.oneround import Similarity
 from hdpmf.errors import ModelFileError
-from hdpmf.methods import METHODS
 from hdpmf.models import ItemFeatures, Prior, load_model, load_prior, make_model
 from hdpmf.models.files import public_part
-from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import ItemFacts, Plan, Round, Survey, encode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.oneround import Similarity
-from hdpmf.public.device_fit import DeviceFit
-from hdpmf.public.model import PublicModel
-from hdpmf.public.priors import Labels
-from hdpmf.ratings import IdIndex, ItemTable, RatingScale, synthetic_world
 
 OLD = Path(__file__).parent / "saved_by_0_1_0"
 QUICK = settings(max_examples=60, deadline=None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.device_fit import corrected_popularity, taste_columns
+from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.models import HDPSum
-from hdpmf.privacy.spec import PrivacySpec
-from hdpmf.public.popularity import corrected_popularity
-from hdpmf.public.taste import taste_columns
-from hdpmf.ratings import synthetic_world
-from hdpmf.ratings.item_features import ItemFeatures
 
 WORLD = synthetic_world(n_users=400, n_items=60, n_ratings=8000, rng=3)
 YEARS = np.tile([1921.0, 1948.0, 1989.0, 1990.0, 1994.0, 1995.0], 10)

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from hdpmf.common.base.hints import speaking
+from hdpmf.common.data import IdIndex, Ratings, read_split
+from hdpmf.common.data.item_features import ItemFeatures, over_file, read_item_table
 from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
-from hdpmf.ratings import IdIndex, Ratings, read_split
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.ratings.item_file import over_file, read_item_table
-from hdpmf.wording import speaking
 
 files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 spelled = st.one_of(
@@ -248,7 +247,7 @@ def test_a_matrix_with_an_entry_twice() -> None:
 
 @pytest.fixture(scope="module")
 def ml_100k() -> Ratings:
-    from hdpmf.ratings import find_dataset, load_dataset
+    from hdpmf.common.data import find_dataset, load_dataset
 
     if find_dataset("ml-100k") is None:
         pytest.skip("ml-100k is not here")

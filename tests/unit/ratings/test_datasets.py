@@ -14,16 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.data import cache_folder, dataset_info, dataset_names, find_dataset, load_dataset, load_split
+from hdpmf.common.data.datasets import registry
 from hdpmf.errors import ConfigError, DatasetError, HdpmfError
-from hdpmf.ratings import (
-    cache_folder,
-    dataset_info,
-    dataset_names,
-    find_dataset,
-    load_dataset,
-    load_split,
-)
-from hdpmf.ratings.datasets import registry
 
 Pack = Callable[[dict[str, bytes]], bytes]
 ONE_MORE = b"1\t1\t5\t100\n1\t2\t3\t101\n2\t1\t4\t102\n2\t2\t1\t103\n"
@@ -231,8 +224,6 @@ def test_a_plain_file_that_is_something_else(empty: Path) -> None:
 
 
 def test_importing_ratings_needs_only_numpy() -> None:
-    code = (
-        "import sys, hdpmf.ratings; print([m for m in ('polars', 'narwhals', 'pooch', 'msgspec') if m in sys.modules])"
-    )
+    code = "import sys, hdpmf.common.data; print([m for m in ('polars', 'narwhals', 'pooch', 'msgspec') if m in sys.modules])"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.strip() == "[]"

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from hdpmf.common.data import fetch_dataset, load_dataset
+from hdpmf.common.data.datasets import registry
 from hdpmf.errors import ConfigError, DatasetError, StorageError
-from hdpmf.ratings import fetch_dataset, load_dataset
-from hdpmf.ratings.datasets import registry
 
 
 class Answer(NamedTuple):

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from hdpmf.common.data import Ratings
 from hdpmf.errors import RatingsError
-from hdpmf.ratings import Ratings
 
 KINDS: list[Callable[[dict[str, list[Any]]], Any]] = [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table]
 kinds = pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.data import IdIndex
+from hdpmf.common.data.ids import factorise, merge
 from hdpmf.errors import RatingsError, UnknownIdError
-from hdpmf.ratings import IdIndex
-from hdpmf.ratings.ids import factorise, merge
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 50), min_size=1)
 TEXTS = st.lists(

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings, read_split
+from hdpmf.common.data.parquet_guard import looks_sound
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
-from hdpmf.ratings import Ratings, read_split
-from hdpmf.ratings.parquet_guard import looks_sound
 
 
 @pytest.fixture

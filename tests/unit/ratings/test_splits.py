@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.errors import ConfigError
-from hdpmf.ratings import Ratings, synthetic_world
 
 SEEDS = st.integers(0, 2**32)
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.data import Ratings, load_dataset, synthetic_world
 from hdpmf.errors import ConfigError
-from hdpmf.ratings import Ratings, load_dataset, synthetic_world
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
-from hdpmf.ratings import IdIndex, ItemTable, Ratings, RatingScale
 
 
 def small() -> Ratings:

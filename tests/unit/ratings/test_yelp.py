@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.data import fetch_dataset, load_dataset
 from hdpmf.errors import DatasetError, HdpmfError
-from hdpmf.ratings import fetch_dataset, load_dataset
 
 MEMBER = "yelp_academic_dataset_review.json"
 

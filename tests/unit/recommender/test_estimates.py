@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
-from hdpmf.privacy.mechanisms import Stretch
-from hdpmf.privacy.noise import H_FLOOR
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import BitContribution, ItemCounts, Plan, SumContribution, Survey
-from hdpmf.recommender import Recommender
-from hdpmf.recommender.bits import facts_from_bits
-from hdpmf.recommender.deconvolution import deconvolve, deconvolve_twice
-from hdpmf.recommender.item_bias import BIASES, facts_from_sums, regress
+from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
+from hdpmf.common.privacy.mechanisms import H_FLOOR, Stretch
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import BitContribution, ItemCounts, Plan, SumContribution, Survey
+from hdpmf.untrusted.recommender import Recommender
+from hdpmf.untrusted.recommender.bits import facts_from_bits
+from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
+from hdpmf.untrusted.recommender.sums import BIASES, facts_from_sums, regress
 
 N = 4000
 

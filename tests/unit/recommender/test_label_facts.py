@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Popularity, Survey
 from hdpmf.errors import ProtocolError
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Popularity, Survey
-from hdpmf.ratings import Ratings
-from hdpmf.recommender.deconvolution import deconvolve, deconvolve_twice
-from hdpmf.recommender.labels import facts_from_labels, make_grouping
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
+from hdpmf.untrusted.recommender.one_round import facts_from_labels, make_grouping
 
 N_USERS, N_ITEMS = 3000, 80
 

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.protocol import encode
 from hdpmf.errors import ModelFileError
 from hdpmf.models import HDPBit, HDPSum
-from hdpmf.privacy import PrivacySpec
-from hdpmf.protocol import encode
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender.release import Release, _checksum
+from hdpmf.untrusted.recommender.release import Release, _checksum
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=900, rng=2)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

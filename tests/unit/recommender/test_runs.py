@@ -6,14 +6,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import BitContribution, SumContribution, Survey
-from hdpmf.recommender.deconvolution import deconvolve
-from hdpmf.recommender.item_bias import facts_from_sums
-from hdpmf.recommender.one_round import OneRoundRecommender
-from hdpmf.recommender.runs import Answered, weigh
+from hdpmf.untrusted.recommender.deconvolution import deconvolve
+from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
+from hdpmf.untrusted.recommender.runs import Answered, weigh
+from hdpmf.untrusted.recommender.sums import facts_from_sums
 
 N = 600
 RNG = np.random.default_rng(11)

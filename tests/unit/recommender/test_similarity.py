@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.recommender import similarity
-from hdpmf.recommender.lists.presence import Presence
-from hdpmf.recommender.similarity import CLOSE, DAMPING, SHARED, similar_items
-from hdpmf.recommender.vector_spread import StarBits, learn_columns, learn_pull
+from hdpmf.untrusted.recommender import bits as similarity
+from hdpmf.untrusted.recommender.bits import CLOSE, DAMPING, SHARED, StarBits, learn_columns, learn_pull, similar_items
+from hdpmf.untrusted.recommender.lists.presence import Presence
 
 
 def who_rated_what(n_users: int = 80, n_items: int = 30) -> tuple[Presence, np.ndarray]:

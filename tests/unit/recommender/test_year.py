@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hdpmf import HDPSum, PrivacySpec, load_dataset
+from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.models.one_round import wanted_features
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.ratings.item_features import fingerprint
-from hdpmf.recommender.one_round import OneRoundRecommender, make_survey
-from hdpmf.recommender.runs import Answered
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender.one_round import OneRoundRecommender, make_survey
+from hdpmf.untrusted.recommender.runs import Answered
 
 RUNS = 12
 

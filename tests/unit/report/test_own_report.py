@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from matplotlib.figure import Figure
 
-from hdpmf.experiments import Cell, Store, Summary, parse_experiment, resolve, run_experiments
-from hdpmf.plots import saved
-from hdpmf.report import write_report
-from hdpmf.report.content import Content, read_content
-from hdpmf.report.figures import figure_files
-from hdpmf.report.findings import findings
-from hdpmf.report.latex import latex_files
+from hdpmf.lab.experiments import Cell, Store, Summary, parse_experiment, resolve, run_experiments
+from hdpmf.lab.plots import figure_bytes
+from hdpmf.lab.report import write_report
+from hdpmf.lab.report.content import Content, read_content
+from hdpmf.lab.report.exports import latex_files
+from hdpmf.lab.report.figures import figure_files
+from hdpmf.lab.report.findings import findings
 
 pytestmark = pytest.mark.slow
 
@@ -177,9 +177,9 @@ def test_legends_fit_into_figures_of_one_data_set(tmp_path: Path, monkeypatch: p
 
     def keep(figure: Figure, kind: str, **options: object) -> bytes:
         drawn.append(figure)
-        return saved(figure, kind, **options)
+        return figure_bytes(figure, kind, **options)
 
-    monkeypatch.setattr("hdpmf.report.figures.saved", keep)
+    monkeypatch.setattr("hdpmf.lab.report.figures.figure_bytes", keep)
     figure_files(content, content.experiments.values())
     assert drawn
     for figure in drawn:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
 
 POLICY = SumPolicy(
     min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2), max_colluding=Fraction(0), max_risk=2.0

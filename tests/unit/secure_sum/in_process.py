@@ -10,13 +10,13 @@ from typing import Literal
 
 import numpy as np
 
+from hdpmf.common.aggregation.masks.client import SecureSumClient
+from hdpmf.common.aggregation.masks.messages import decode_to_device, decode_to_recommender, encode
+from hdpmf.common.aggregation.masks.plan import SumPolicy, propose
+from hdpmf.common.aggregation.masks.primitives import WIDE_WORD
+from hdpmf.common.aggregation.masks.roster import DeviceIdentity, Roster
+from hdpmf.common.aggregation.masks.server import SecureSumServer
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.client import SecureSumClient
-from hdpmf.secure_sum.plan import SumPolicy, propose
-from hdpmf.secure_sum.primitives import WIDE_WORD
-from hdpmf.secure_sum.roster import DeviceIdentity, Roster
-from hdpmf.secure_sum.server import SecureSumServer
-from hdpmf.secure_sum.wire import decode_to_device, decode_to_recommender, encode
 
 Step = Literal["nothing", "keys", "shares", "vector", "confirmation"]
 """The last thing that a device sends before it drops out."""

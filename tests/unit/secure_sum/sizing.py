@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from hdpmf.common.aggregation.masks.messages import MAX_NEIGHBOURS
+from hdpmf.common.aggregation.masks.plan import NEGLIGIBLE, TWO_THIRDS, risks, smallest_threshold
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.messages import MAX_NEIGHBOURS
-from hdpmf.secure_sum.sizing import NEGLIGIBLE, TWO_THIRDS, risks, smallest_threshold
 
 
 def enough_neighbours(

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.aggregation.masks import IntegerCoding
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import IntegerCoding
 
 
 @st.composite

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sizing import enough_neighbours, table_row
 
+from hdpmf.common.aggregation.masks.plan import TWO_THIRDS, is_safe, risks, safe_sizes
+from hdpmf.common.aggregation.masks.roster import bitmap, bitmap_size, draw_holders, read_bitmap
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.graph import bitmap, bitmap_size, draw_holders, read_bitmap
-from hdpmf.secure_sum.plan import is_safe, safe_sizes
-from hdpmf.secure_sum.sizing import TWO_THIRDS, risks
 
 
 @given(st.integers(3, 60), st.integers(1, 40), st.binary(min_size=32, max_size=32))

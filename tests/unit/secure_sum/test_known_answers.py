@@ -7,10 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import primitives
-from hdpmf.secure_sum.graph import bitmap, bitmap_size, draw_holders, read_bitmap
-from hdpmf.secure_sum.plan import (
+from hdpmf.common.aggregation.masks import primitives
+from hdpmf.common.aggregation.masks.plan import (
     SumPolicy,
     commitment_of,
     is_safe,
@@ -18,13 +16,15 @@ from hdpmf.secure_sum.plan import (
     pair_check,
     pair_info,
     propose,
+    risks,
     safe_sizes,
     self_mask_key,
+    smallest_threshold,
     survivors_text,
 )
-from hdpmf.secure_sum.primitives import Agreement, add_mask, is_identity_key, is_low_order, seal, unseal
-from hdpmf.secure_sum.roster import DeviceIdentity, Roster
-from hdpmf.secure_sum.sizing import risks, smallest_threshold
+from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, is_identity_key, is_low_order, seal, unseal
+from hdpmf.common.aggregation.masks.roster import DeviceIdentity, Roster, bitmap, bitmap_size, draw_holders, read_bitmap
+from hdpmf.errors import SecureSumError
 
 DIGEST = bytes(range(32))
 DEVICES = [DeviceIdentity(bytes([number]) * 32) for number in range(70)]

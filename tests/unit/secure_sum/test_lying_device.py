@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hdpmf.common.aggregation.masks import DeviceIdentity, SecureSumServer, propose
+from hdpmf.common.aggregation.masks.messages import Confirmations, Inbox, PartnerKeys, SumPlan, Survivors
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import DeviceIdentity, SecureSumServer, propose
-from hdpmf.secure_sum.messages import Confirmations, Inbox, PartnerKeys, SumPlan, Survivors
 
 
 def flipped(data):

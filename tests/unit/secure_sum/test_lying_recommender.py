@@ -7,12 +7,20 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SumPolicy, propose
+from hdpmf.common.aggregation.masks.messages import (
+    Confirmations,
+    DeviceKeys,
+    Inbox,
+    PartnerKeys,
+    SumPlan,
+    Survivors,
+    Unmasking,
+)
+from hdpmf.common.aggregation.masks.plan import keys_text, survivors_text
+from hdpmf.common.aggregation.masks.primitives import Agreement, new_secret
+from hdpmf.common.aggregation.masks.roster import bitmap
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, propose
-from hdpmf.secure_sum.graph import bitmap
-from hdpmf.secure_sum.messages import Confirmations, DeviceKeys, Inbox, PartnerKeys, SumPlan, Survivors, Unmasking
-from hdpmf.secure_sum.plan import keys_text, survivors_text
-from hdpmf.secure_sum.primitives import Agreement, new_secret
 
 
 def flipped(data):

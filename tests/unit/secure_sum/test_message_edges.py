@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hdpmf.common.aggregation.masks import messages as m
+from hdpmf.common.aggregation.masks.primitives import IntegerCoding
+from hdpmf.common.aggregation.masks.roster import bitmap
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import messages as m
-from hdpmf.secure_sum.coding import IntegerCoding
-from hdpmf.secure_sum.graph import bitmap
 
 SESSION = bytes(16)
 FIVE = bitmap([0, 1, 2, 3, 4], 5)

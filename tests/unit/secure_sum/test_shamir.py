@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.aggregation.masks.shamir import PRIME, SHARE_BYTES, correct, join, split
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum.shamir import PRIME, SHARE_BYTES, correct, join, split
 
 SECRETS = st.binary(min_size=32, max_size=32)
 
@@ -128,7 +128,7 @@ def test_a_secret_has_32_bytes(size):
 def test_every_coefficient_is_drawn_from_all_of_its_own_bytes(monkeypatch):
     """49 bytes each, none of them twice: what the shares of a threshold of 3 are, worked out by hand."""
     draws = bytes(range(1, 99))
-    monkeypatch.setattr("hdpmf.secure_sum.shamir.secrets.token_bytes", lambda n: draws[:n])
+    monkeypatch.setattr("hdpmf.common.aggregation.masks.shamir.secrets.token_bytes", lambda n: draws[:n])
     first, second = (int.from_bytes(draws[k : k + 49], "little") % PRIME for k in (0, 49))
     secret = int.from_bytes(b"s" * 32, "little")
     expected = [(secret + first * x + second * x * x) % PRIME for x in (1, 2, 3, 4)]

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import decode_to_device, decode_to_recommender, encode
-from hdpmf.secure_sum.graph import bitmap
-from hdpmf.secure_sum.messages import (
+from hdpmf.common.aggregation.masks import decode_to_device, decode_to_recommender, encode
+from hdpmf.common.aggregation.masks.messages import (
     CHECK_BYTES,
+    MAX_BYTES,
     MAX_LENGTH,
     MAX_NEIGHBOURS,
     MAX_PARTNERS,
@@ -29,9 +28,10 @@ from hdpmf.secure_sum.messages import (
     Survivors,
     Unmasking,
 )
-from hdpmf.secure_sum.primitives import add_mask
-from hdpmf.secure_sum.shamir import SHARE_BYTES
-from hdpmf.secure_sum.wire import MAX_BYTES
+from hdpmf.common.aggregation.masks.primitives import add_mask
+from hdpmf.common.aggregation.masks.roster import bitmap
+from hdpmf.common.aggregation.masks.shamir import SHARE_BYTES
+from hdpmf.errors import SecureSumError
 
 SESSION = bytes(range(16))
 
@@ -219,7 +219,7 @@ def test_without_cryptography_the_package_works_and_secure_sums_say_what_to_inst
     code = (
         "import sys; sys.modules['cryptography'] = None\n"
         "import hdpmf, hdpmf.errors\n"
-        "try:\n    import hdpmf.secure_sum\n"
+        "try:\n    import hdpmf.common.aggregation.masks\n"
         "except hdpmf.errors.MissingExtraError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import STEPS, run_in_process
 
+from hdpmf.common.aggregation.masks import DeviceIdentity, IntegerCoding
+from hdpmf.common.aggregation.masks.messages import Confirmations, Inbox, PartnerKeys, Survivors
 from hdpmf.errors import SecureSumError
-from hdpmf.secure_sum import DeviceIdentity, IntegerCoding
-from hdpmf.secure_sum.messages import Confirmations, Inbox, PartnerKeys, Survivors
 
 pytestmark = pytest.mark.slow
 

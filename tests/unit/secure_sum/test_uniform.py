@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.secure_sum import SecureSumClient
-from hdpmf.secure_sum.messages import Inbox
-from hdpmf.secure_sum.plan import pair_info
-from hdpmf.secure_sum.primitives import add_mask
+from hdpmf.common.aggregation.masks import SecureSumClient
+from hdpmf.common.aggregation.masks.messages import Inbox
+from hdpmf.common.aggregation.masks.plan import pair_info
+from hdpmf.common.aggregation.masks.primitives import add_mask
 
 pytestmark = pytest.mark.usefixtures("fixed_secrets")
 

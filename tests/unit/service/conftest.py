@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.errors import HdpmfError
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import (
+from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.aggregation.masks.messages import SumPlan
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.net import RecommenderTransport
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import (
     Accepted,
     Call,
     CatalogueTable,
@@ -34,21 +39,16 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.secure_sum import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
-from hdpmf.secure_sum import encode as encode_sum
-from hdpmf.secure_sum.messages import SumPlan
-from hdpmf.service.aggregation.direct import Direct
-from hdpmf.service.aggregation.masks import Masks
-from hdpmf.service.run import Run
-from hdpmf.service.settings import RunSettings
-from hdpmf.shard import Shard
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.threads import Workers
-from hdpmf.transport import RecommenderTransport
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers
+from hdpmf.errors import HdpmfError
+from hdpmf.private.client import Shard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.run import Run
+from hdpmf.untrusted.service.settings import RunSettings
 
 POLICY = SumPolicy(min_survivors=2, min_neighbours=1, threshold_fraction=Fraction(1, 2))
 

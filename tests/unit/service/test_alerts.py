@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from hdpmf.common.net.certificates import ensure_certificates, renew_server
 from hdpmf.errors import StorageError
-from hdpmf.service import watching
-from hdpmf.service.alerts import DAY, NAMES, CertificateEnd, RunSeen, alerts
-from hdpmf.service.folder import Config, RunRecord, ServiceFolder
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.prometheus import UNREADABLE, endpoint
-from hdpmf.service.service import Service
-from hdpmf.service.settings import RunSettings
-from hdpmf.service.watching import look
-from hdpmf.transport.certificates import ensure_certificates, renew_server
+from hdpmf.untrusted.service import watching
+from hdpmf.untrusted.service.alerts import DAY, NAMES, CertificateEnd, RunSeen, alerts
+from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.prometheus import UNREADABLE, endpoint
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.watching import look
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import IdIndex, RatingScale
+from hdpmf.common.privacy.coding import WEIGHT_UNITS
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import BitContribution, SumContribution
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.errors import ProtocolError
-from hdpmf.privacy.coding import WEIGHT_UNITS
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import BitContribution, SumContribution
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.ratings import IdIndex, RatingScale
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.item_bias import facts_from_sums
-from hdpmf.service.settings import RunSettings
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.sums import facts_from_sums
+from hdpmf.untrusted.service.settings import RunSettings
 
 KNOWN = known_items(catalogue_table(IdIndex(range(300)), RatingScale(1.0, 5.0, 1.0)))
 

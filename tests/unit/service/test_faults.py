@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.errors import FederationError, SecureSumError
-from hdpmf.models import make_model
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import (
+from hdpmf.common.net import DeviceReply, InProcessNetwork
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import (
     Accepted,
     Envelope,
     Gradients,
@@ -25,10 +24,11 @@ from hdpmf.protocol import (
     decode,
     encode,
 )
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.run_files import RunFolder
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import DeviceReply, InProcessNetwork
+from hdpmf.errors import FederationError, SecureSumError
+from hdpmf.models import make_model
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.run_files import RunFolder
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 pytestmark = pytest.mark.slow
 

@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.protocol import CatalogueVersion, DeviceCard, ItemFacts
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.cohort import cohort_of
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.versions import check_chain
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
-from hdpmf.protocol import CatalogueVersion, DeviceCard, ItemFacts
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.cohort import cohort_of
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.versions import check_chain
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import IdIndex, ItemTable, RatingScale
-from hdpmf.service.enrolment import devices_needed, read_card
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.items import change_items
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.service.sum_log import CLOSED, SumLogFile
-from hdpmf.transport import InProcessNetwork
+from hdpmf.untrusted.service.enrolment import devices_needed, read_card
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.items import change_items
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.sum_log import CLOSED, SumLogFile
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
@@ -123,7 +123,7 @@ def test_a_run_asks_the_cohort_that_its_beacon_chooses(make_world: Callable[...,
 def test_more_devices_than_flower_was_seen_to_carry_are_warned_of(
     make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hdpmf.service.service.CARRIES", 3)
+    monkeypatch.setattr("hdpmf.untrusted.service.service.CARRIES", 3)
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
     service, said = service_for(make_world(settings, [1] * 4), tmp_path / "r"), list[str]()
     service._log = said.append

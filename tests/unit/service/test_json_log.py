@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import FederationError
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.json_log import json_log
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.json_log import json_log
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 
 def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[..., Any], tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[.
         service.conduct(run)
         # What modules say of a device today, and what somebody might write tomorrow.
         say(f"device {victim.identity[:16]} gave or dealt wrong shares")
-        logging.getLogger("hdpmf.transport.any").warning("device %.16s rated %g", victim.identity, 4.625)
+        logging.getLogger("hdpmf.common.net.any").warning("device %.16s rated %g", victim.identity, 4.625)
     text = stream.getvalue()
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line["number"] for line in lines if line["event"] == "round"] == [1, 2]

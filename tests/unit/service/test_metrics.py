@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from hdpmf.common.base.progress import clock, size
+from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.progress import clock, size
-from hdpmf.service.live import picture, watch
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.prometheus import endpoint
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.untrusted.service.live import picture, watch
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.prometheus import endpoint
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 
 def counted() -> Metrics:

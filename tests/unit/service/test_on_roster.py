@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net import DeviceReply, InProcessNetwork
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.protocol import Round
+from hdpmf.common.protocol.succession import Succession
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import Round
-from hdpmf.protocol.succession import Succession
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.service import Service
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import DeviceReply, InProcessNetwork
-from hdpmf.transport.keys import NodeKey
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 

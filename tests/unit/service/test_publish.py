@@ -19,17 +19,17 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
+from hdpmf.common.data import IdIndex, RatingScale
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.net.http_limits import MAX_HEADERS
+from hdpmf.common.protocol import ItemFacts, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import ItemFacts, decode, encode
-from hdpmf.protocol.catalogue import catalogue_table
-from hdpmf.protocol.task import task_id
-from hdpmf.public.model import PublicModel
-from hdpmf.ratings import IdIndex, RatingScale
-from hdpmf.service import website
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.publish import PublicFiles
-from hdpmf.service.website import Website, served
-from hdpmf.transport.http_limits import MAX_HEADERS
+from hdpmf.untrusted.service import website
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.website import Website, served
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 
@@ -120,7 +120,7 @@ def test_what_a_kill_left_half_done_is_done_again(service: ServiceFolder, monkey
             raise KeyboardInterrupt
         Path(path).write_bytes(data)
 
-    monkeypatch.setattr("hdpmf.service.publish.atomic_write", killed)
+    monkeypatch.setattr("hdpmf.untrusted.service.publish.atomic_write", killed)
     with pytest.raises(KeyboardInterrupt):
         PublicFiles(service).write(b"second")
     assert index_of(service) == before

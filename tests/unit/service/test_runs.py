@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Envelope, ItemFacts, Refusal, Reply, Round, Terms, decode, encode
 from hdpmf.errors import FederationError
 from hdpmf.models import HDPSum, make_model
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Envelope, ItemFacts, Refusal, Reply, Round, Terms, decode, encode
-from hdpmf.service.metrics import Metrics
-from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.transport import InProcessNetwork
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 pytestmark = pytest.mark.slow
 

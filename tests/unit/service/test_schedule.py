@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import BitContribution, SumContribution, Survey
-from hdpmf.recommender.runs import Answered, weigh
-from hdpmf.service.schedule import GROWTH, PastRun, worth_a_run
+from hdpmf.untrusted.recommender.runs import Answered, weigh
+from hdpmf.untrusted.service.schedule import GROWTH, PastRun, worth_a_run
 
 DAY = 86_400.0
 

@@ -13,19 +13,19 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
-from hdpmf.dap import Collection, Problem
+from hdpmf.common.aggregation.two_servers.dap import Collection, Problem
+from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.protocol import SumContribution, decode, encode
 from hdpmf.errors import ConfigError, DapError, FederationError, ProtocolError, TransportError
-from hdpmf.protocol import SumContribution, decode, encode
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.recommender.runs import Answered
-from hdpmf.service.collector import open_collection
-from hdpmf.service.collector_keys import CollectorKeys, pin_servers
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.publish import PublicFiles
-from hdpmf.service.run_files import Checkpoint
-from hdpmf.service.service import Service
-from hdpmf.service.settings import RunSettings
-from hdpmf.transport.summing import ServersHere
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.collector import open_collection
+from hdpmf.untrusted.service.collector_keys import CollectorKeys, pin_servers
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.run_files import Checkpoint
+from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import RunSettings
 
 from .two_servers_world import (
     LABELLED,

@@ -15,33 +15,32 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 
-from hdpmf.aggregator.helper import Helper
-from hdpmf.aggregator.keys import ServerKeys
-from hdpmf.aggregator.leader import Leader
-from hdpmf.aggregator.store import ServerDatabase
-from hdpmf.aggregator.tasks import Rules
-from hdpmf.dap import InputShareAad, PlaintextInputShare, Report, ReportMetadata, Role
-from hdpmf.dap.basics import HpkeConfig
-from hdpmf.dap.hpke import KeyPair, input_share_info, seal
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import DeviceCard, Popularity, SumContribution, Task, decode
-from hdpmf.protocol.catalogue import catalogue_table, known_items
-from hdpmf.protocol.enrolled import Enrolled
-from hdpmf.protocol.servers import Server
-from hdpmf.protocol.task import prio_of, task_id
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender import OneRoundRecommender
-from hdpmf.secure_sum import DeviceIdentity
-from hdpmf.service.aggregation.two_servers import TwoServers
-from hdpmf.service.collector_keys import CollectorKeys
-from hdpmf.service.outcome import RunOutcome
-from hdpmf.service.run import Run
-from hdpmf.service.run_files import Checkpoint, RunFiles
-from hdpmf.service.settings import Pace, RunSettings
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.transport.parties import PartyKey
-from hdpmf.transport.summing import ServersHere
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers.dap import InputShareAad, PlaintextInputShare, Report, ReportMetadata, Role
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.types import HpkeConfig
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task, decode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.servers import Server
+from hdpmf.common.protocol.task import prio_of, task_id
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
+from hdpmf.untrusted.service.collector_keys import CollectorKeys
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.run import Run
+from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
+from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 START, PERIOD = 1_000_000_050, 100
 SETTINGS = RunSettings(method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=PERIOD)

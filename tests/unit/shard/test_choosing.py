@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.models import HDPSum
-from hdpmf.public.popularity import log_popularity
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.shard.choosing import heights, taste
+from hdpmf.private.client.ranking import heights, taste
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
-from hdpmf.ratings import Ratings, RatingScale, synthetic_world
-from hdpmf.recommender.bits import facts_from_bits
-from hdpmf.recommender.item_bias import facts_from_sums
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender.bits import facts_from_bits
+from hdpmf.untrusted.recommender.sums import facts_from_sums
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

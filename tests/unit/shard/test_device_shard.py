@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, Sample, Stretch, Uniform, Weight
+from hdpmf.common.privacy.mechanisms import Paid, dense_laplace_scale
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.common.protocol import Plan, Round
+from hdpmf.common.protocol.grid import GRADIENT_STEP
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.privacy import PrivacySpec, Sample, Stretch, Uniform, Weight
-from hdpmf.privacy.mechanisms import Paid
-from hdpmf.privacy.noise import dense_laplace_scale
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.protocol import Plan, Round
-from hdpmf.protocol.grid import GRADIENT_STEP
-from hdpmf.ratings import Ratings, RatingScale, synthetic_world
-from hdpmf.recommender import Recommender
-from hdpmf.shard import Shard
-from hdpmf.shard.device_shard import DeviceShard
-from hdpmf.shard.state import ShardState
-from hdpmf.threads import Workers
+from hdpmf.private.client import Shard
+from hdpmf.private.client.device_gradients import DeviceShard, ShardState
+from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

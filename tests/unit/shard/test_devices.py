@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.privacy.mechanisms import Mechanism, NoPrivacy, Stretch
-from hdpmf.ratings import RatingScale
-from hdpmf.ratings.ids import IdIndex
-from hdpmf.shard import Devices
+from hdpmf.common.data import RatingScale
+from hdpmf.common.data.ids import IdIndex
+from hdpmf.common.privacy.mechanisms import Mechanism, NoPrivacy, Stretch
+from hdpmf.private.client import Devices
 
 USERS, ITEMS, WIDTH = 5, 7, 3
 

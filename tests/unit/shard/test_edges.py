@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.mechanisms import MECHANISMS
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Opening, Plan, Round
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.mechanisms import MECHANISMS
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Opening, Plan, Round
-from hdpmf.ratings import synthetic_world
-from hdpmf.shard import Shard
-from hdpmf.shard.fold_in import _strengths
-from hdpmf.shard.h_law import FALSE_ALARM, HLaw, largest_plausible
-from hdpmf.threads import Workers
+from hdpmf.private.client import Shard
+from hdpmf.private.client.devices import _strengths
+from hdpmf.private.client.h_plausibility import FALSE_ALARM, HPlausibility, largest_plausible
 
 
 def test_a_ridge_brings_just_into_the_unit_ball_what_is_too_long() -> None:
@@ -37,7 +37,7 @@ def test_a_row_of_h_may_be_so_small_and_no_smaller(n_rows: int, rounds: int) -> 
     for part, refused in ((0.999, False), (1.001, True)):
         h = np.ones((n_rows, 10), np.float32)
         h[-1] = math.exp(-part * bound / 10)
-        law = HLaw(10, rounds)
+        law = HPlausibility(10, rounds)
         if refused:
             with pytest.raises(PrivacyError, match="in this round"):
                 law.check(h)

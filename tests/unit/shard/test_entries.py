@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Grouping, Survey
+from hdpmf.common.protocol.survey_task import stated
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Grouping, Survey
-from hdpmf.protocol.survey_task import stated
-from hdpmf.ratings import Ratings, RatingScale, synthetic_world
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from hdpmf.common.privacy import SeededNoise
+from hdpmf.common.privacy.mechanisms import H_FLOOR
 from hdpmf.errors import PrivacyError
-from hdpmf.privacy import SeededNoise
-from hdpmf.privacy.noise import H_FLOOR
-from hdpmf.shard.h_law import FALSE_ALARM, HLaw, largest_plausible
+from hdpmf.private.client.h_plausibility import FALSE_ALARM, HPlausibility, largest_plausible
 
 ROWS, FACTORS, ROUNDS = 50, 10, 30
 
@@ -20,7 +20,7 @@ def draw(seed, rows=ROWS):
 def test_honest_draws_pass():
     """100 trainings, 1.5 million draws; one would be refused with a probability of 1e-7."""
     for training in range(100):
-        law = HLaw(FACTORS, ROUNDS)
+        law = HPlausibility(FACTORS, ROUNDS)
         for number in range(ROUNDS):
             law.check(draw(1_000 * training + number))
 
@@ -39,7 +39,7 @@ def test_a_single_h_below_the_floor_is_refused(h):
     message = draw(0)
     message[7, 3] = h
     with pytest.raises(PrivacyError, match="would go out without noise"):
-        HLaw(FACTORS, ROUNDS).check(message)
+        HPlausibility(FACTORS, ROUNDS).check(message)
 
 
 @pytest.mark.parametrize("h", [H_FLOOR, 1e-6, 1e-4, 1e-3])
@@ -47,13 +47,13 @@ def test_a_row_that_is_small_everywhere_is_refused(h):
     message = draw(0)
     message[7] = h
     with pytest.raises(PrivacyError, match="row 7 of h is so small in this round"):
-        HLaw(FACTORS, ROUNDS).check(message)
+        HPlausibility(FACTORS, ROUNDS).check(message)
     with pytest.raises(PrivacyError, match="row 0 of h is so small in this round"):
-        HLaw(FACTORS, ROUNDS).check(message[7:8])
+        HPlausibility(FACTORS, ROUNDS).check(message[7:8])
 
 
 def test_small_draws_that_pass_once_do_not_pass_again_and_again():
-    law, refusals = HLaw(FACTORS, ROUNDS), []
+    law, refusals = HPlausibility(FACTORS, ROUNDS), []
     for number in range(ROUNDS):
         message = draw(number)
         message[7, :2] = 2 * H_FLOOR
@@ -67,7 +67,7 @@ def test_small_draws_that_pass_once_do_not_pass_again_and_again():
 
 
 def test_what_is_refused_is_not_remembered():
-    refused, straight = HLaw(FACTORS, ROUNDS), HLaw(FACTORS, ROUNDS)
+    refused, straight = HPlausibility(FACTORS, ROUNDS), HPlausibility(FACTORS, ROUNDS)
     for number in range(5):
         with pytest.raises(PrivacyError):
             refused.check(np.full((ROWS, FACTORS), 1e-3, np.float32))
@@ -78,7 +78,7 @@ def test_what_is_refused_is_not_remembered():
 
 
 def test_the_kind_of_draw_must_not_change():
-    law = HLaw(FACTORS, ROUNDS)
+    law = HPlausibility(FACTORS, ROUNDS)
     law.check(draw(0))
     with pytest.raises(PrivacyError, match="per item in one round"):
         law.check(draw(1, rows=1))

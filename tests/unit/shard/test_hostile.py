@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import Survey, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.privacy import PrivacyWeights
-from hdpmf.privacy.sampling import SeededNoise
-from hdpmf.protocol import Survey, decode, encode
-from hdpmf.ratings import Ratings
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
 
 DESIGNS = ("A", "S", "L")
 

@@ -1,8 +1,8 @@
 import numpy as np
 from scipy import stats
 
-from hdpmf.ratings import IdIndex
-from hdpmf.shard.initial import SPREAD, initial_vectors
+from hdpmf.common.data import IdIndex
+from hdpmf.private.client.devices import SPREAD, initial_vectors
 
 
 def test_a_users_first_vector_depends_on_the_user_and_the_seed_alone():

@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.coding import make_coding, rare_label_probability, sum_channels, weight_units
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
+from hdpmf.common.protocol import Grouping, Popularity, Survey, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.privacy.coding import make_coding, rare_label_probability, sum_channels, weight_units
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
-from hdpmf.protocol import Grouping, Popularity, Survey, decode, encode
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender.labels import facts_from_labels
-from hdpmf.shard.contribution import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender.one_round import facts_from_labels
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdpmf.ratings import Ratings
-from hdpmf.shard.devices import own_means
+from hdpmf.common.data import Ratings
+from hdpmf.private.client.devices import own_means
 
 
 def test_a_single_rating_is_a_mean_and_none_is_not() -> None:

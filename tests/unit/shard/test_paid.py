@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import PrivacySpec, SeededNoise
+from hdpmf.common.privacy.mechanisms import Paid, dense_laplace_scale
+from hdpmf.common.protocol import Plan, Round
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
-from hdpmf.kernels.grouping import group
-from hdpmf.methods import METHODS
 from hdpmf.models import HDPMF, make_model
-from hdpmf.privacy import PrivacySpec, SeededNoise
-from hdpmf.privacy.mechanisms import Paid
-from hdpmf.privacy.noise import dense_laplace_scale
-from hdpmf.protocol import Plan, Round
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.recommender import Recommender
-from hdpmf.shard import Shard
-from hdpmf.shard.fold_in import constrained_ridge, constrained_ridges
-from hdpmf.shard.stand_in import stand_in_vectors
-from hdpmf.threads import Workers
+from hdpmf.private.client import Shard
+from hdpmf.private.client.devices import constrained_ridge, constrained_ridges
+from hdpmf.private.client.gradients import stand_in_vectors
+from hdpmf.private.kernels.batch import group
+from hdpmf.untrusted.recommender import Recommender
 
 pytestmark = pytest.mark.slow
 

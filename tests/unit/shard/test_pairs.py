@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.coding import weight_units
+from hdpmf.common.privacy.pairs import pair_sigma, pair_sums
+from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
+from hdpmf.common.protocol.pairs import PairSurvey
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.privacy import PrivacySpec
-from hdpmf.privacy.coding import weight_units
-from hdpmf.privacy.pairs import pair_sigma, pair_sums
-from hdpmf.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.protocol.pairs import PairSurvey
-from hdpmf.ratings import synthetic_world
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.shard.pairs import PairShard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.pairs import PairShard
 
 WORLD = synthetic_world(60, 90, 1500, rng=1)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.device_fit import log_popularity
+from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.models import HDPSum
-from hdpmf.public.lists import Bytes, Entries, ListModel
-from hdpmf.public.popularity import log_popularity
-from hdpmf.ratings import Ratings, synthetic_world
-from hdpmf.ratings.item_features import ItemFeatures
-from hdpmf.shard.choosing import LIKE
-from hdpmf.shard.list_order import ByListModel, list_parts
-from hdpmf.shard.reasons import Parts, Reason, in_words, reasons
+from hdpmf.private.client.ranking import LIKE, ByListModel, list_parts
+from hdpmf.private.client.reasons import Parts, Reason, in_words, reasons
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 FITTED = HDPSum(rng=0).fit(WORLD)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpmf.common.data import ItemFilter, ItemTable, Ratings, synthetic_world
 from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.models import EASE, HDPBit, HDPSum
 from hdpmf.models.base import Estimator
-from hdpmf.ratings import ItemFilter, ItemTable, Ratings, synthetic_world
-from hdpmf.shard import recommending
-from hdpmf.shard.recommending import best_items
+from hdpmf.private.client import ranking
+from hdpmf.private.client.ranking import best_items
 
 WORLD = synthetic_world(n_users=40, n_items=60, n_ratings=900, rng=3)
 USERS = WORLD.users.ids.tolist()
@@ -25,7 +25,7 @@ def model(request: pytest.FixtureRequest) -> Estimator:
 def test_many_users_get_what_each_gets(model: Estimator, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = {user: model.recommend(user, 7) for user in USERS}
     for block in (1, 130, 1 << 20):  # scores held at once: of one user, of two, of all
-        monkeypatch.setattr(recommending, "_BLOCK_SCORES", block)
+        monkeypatch.setattr(ranking, "_BLOCK_SCORES", block)
         together = model.recommend(USERS, 7)
         assert list(together) == USERS
         for user in USERS:

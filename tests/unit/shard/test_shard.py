@@ -5,15 +5,26 @@ from typing import get_args
 import numpy as np
 import pytest
 
-import hdpmf.shard
+import hdpmf.private.client
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SeededNoise, Stretch, Uniform, Weight
+from hdpmf.common.protocol import (
+    BudgetReport,
+    Call,
+    Gradients,
+    ItemCounts,
+    Message,
+    Opening,
+    Plan,
+    Round,
+    decode,
+    encode,
+)
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SeededNoise, Stretch, Uniform, Weight
-from hdpmf.protocol import BudgetReport, Call, Gradients, ItemCounts, Message, Opening, Plan, Round, decode, encode
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender import Recommender
-from hdpmf.shard import Shard
-from hdpmf.shard.outgoing import Outgoing, compose, masked
-from hdpmf.threads import Workers
+from hdpmf.private.client import Shard
+from hdpmf.private.client.outgoing import Outgoing, compose, masked
+from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
@@ -311,7 +322,7 @@ def test_a_recommender_refuses_gradients_that_do_not_fit():
 def test_only_one_function_of_the_private_side_makes_messages():
     """From the syntax tree: message classes are called nowhere on the private side; ``compose`` alone makes them."""
     names = {kind.__name__ for kind in get_args(Message)}
-    root = Path(hdpmf.shard.__file__).parent.parent
+    root = Path(hdpmf.private.client.__file__).parent.parent
     composed: set[str] = set()
     for path in [*(root / "shard").glob("*.py"), *(root / "device").glob("*.py")]:
         tree = ast.parse(path.read_text())

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdpmf.privacy import PrivacySpec, SeededNoise, Stretch
-from hdpmf.privacy.mechanisms import Paid
-from hdpmf.protocol import ItemCounts, Plan, Round, Survey
-from hdpmf.protocol.grid import GRADIENT_STEP
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender import Recommender
-from hdpmf.shard import Shard
-from hdpmf.shard.contribution import OneRoundShard
-from hdpmf.shard.device_shard import DeviceShard
-from hdpmf.threads import Workers
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.privacy import PrivacySpec, SeededNoise, Stretch
+from hdpmf.common.privacy.mechanisms import Paid
+from hdpmf.common.protocol import ItemCounts, Plan, Round, Survey
+from hdpmf.common.protocol.grid import GRADIENT_STEP
+from hdpmf.private.client import Shard
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.device_gradients import DeviceShard
+from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=900, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 
-from hdpmf.transport.certificates import Certificates
+from hdpmf.common.net.certificates import Certificates
 
 
 def shake_hands(made: Certificates, name: str, authority: bytes | None = None) -> None:

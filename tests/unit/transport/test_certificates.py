@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 from handshake import shake_hands
 
+from hdpmf.common.net import certificates
+from hdpmf.common.net.certificates import RENEW_DAYS, SERVER_DAYS, check_authority, ensure_certificates
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.transport import certificates
-from hdpmf.transport.certificates import RENEW_DAYS, SERVER_DAYS, check_authority, ensure_certificates
 
 pytestmark = pytest.mark.slow
 

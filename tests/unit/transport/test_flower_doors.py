@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hdpmf.transport.flower.doors import Listener, Visitors
+from hdpmf.common.net.flower.doors import Listener, Visitors
 
 
 class Door:

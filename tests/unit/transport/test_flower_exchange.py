@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from hdpmf.transport.flower.messages import RECORD, Incoming, Outgoing, bytes_in_part, bytes_of, data_part, record_of
-from hdpmf.transport.flower.recommender import WINDOW, exchange_over
-from hdpmf.transport.interface import Patience
+from hdpmf.common.net.flower.messages import RECORD, Incoming, Outgoing, bytes_in_part, bytes_of, data_part, record_of
+from hdpmf.common.net.flower.recommender import WINDOW, exchange_over
+from hdpmf.common.net.interface import Patience
 
 NODES = {"aa": 1, "bb": 2, "cc": 3}
 

@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
+from hdpmf.common.net.flower.gate import CLOCK_HEADER
+from hdpmf.common.net.flower.http import bounded_client, said_plainly
 from hdpmf.errors import TransportError
-from hdpmf.transport.flower.gate import CLOCK_HEADER
-from hdpmf.transport.flower.http import bounded_client, said_plainly
 
 LIMIT = 1000
 

@@ -1,4 +1,4 @@
-"""The contract with Flower: every internal of it that ``hdpmf.transport.flower`` uses, checked against this release.
+"""The contract with Flower: every internal of it that ``hdpmf.common.net.flower`` uses, checked against this release.
 
 Flower promises none of these names. A release that changes one fails here, with a sentence that says which; then
 ``docs/transport.md`` says what it is used for, and the versions in ``pyproject.toml`` are those that are known to work.
@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 import hdpmf
-from hdpmf.transport.flower import gate
-from hdpmf.transport.flower.environment import needs_flower
+from hdpmf.common.net.flower import gate
+from hdpmf.common.net.flower.environment import needs_flower
 
 SOURCE = Path(hdpmf.__file__).parent
-FLOWER = SOURCE / "transport" / "flower"
+FLOWER = SOURCE / "common" / "net" / "flower"
 PAGE = Path(__file__).parents[3] / "docs" / "transport.md"
 ANY = object()
 """Stands for whatever is passed."""
@@ -33,7 +33,7 @@ def check(internal: str, holds: bool, change: str) -> None:
     if not holds:
         pytest.fail(
             f"Flower {version('flwr')} changed an internal that hdpmf uses: {internal} {change}. docs/transport.md "
-            "says what it is for; adapt hdpmf/transport/flower, or narrow the versions of flwr in pyproject.toml",
+            "says what it is for; adapt hdpmf/common/net/flower, or narrow the versions of flwr in pyproject.toml",
             pytrace=False,
         )
 
@@ -298,7 +298,7 @@ def test_the_fast_lane_gives_flowers_checks_all_that_they_look_at():
 
 
 def test_the_state_keeps_messages_and_replies_where_the_lane_looks():
-    from hdpmf.transport.flower.link import superlink_app
+    from hdpmf.common.net.flower.link import superlink_app
 
     state = superlink_app(10.0).state.linkstate_factory.state()
     for name in ("message_ins_store", "message_ins_id_to_message_res_id", "nodes"):
@@ -306,8 +306,8 @@ def test_the_state_keeps_messages_and_replies_where_the_lane_looks():
 
 
 def test_a_question_is_a_sign_of_life_and_hanging_up_after_a_goodbye_is_none():
-    from hdpmf.transport.flower.lane import FastLane
-    from hdpmf.transport.flower.link import superlink_app
+    from hdpmf.common.net.flower.lane import FastLane
+    from hdpmf.common.net.flower.link import superlink_app
 
     app = superlink_app(10.0)
     lane, state = FastLane(app), app.state.linkstate_factory.state()
@@ -326,8 +326,8 @@ def test_a_question_is_a_sign_of_life_and_hanging_up_after_a_goodbye_is_none():
 def test_the_superlink_answers_on_the_paths_that_the_gate_and_the_lane_know():
     from starlette.routing import Match
 
-    from hdpmf.transport.flower.lane import FastLane
-    from hdpmf.transport.flower.link import superlink_app
+    from hdpmf.common.net.flower.lane import FastLane
+    from hdpmf.common.net.flower.link import superlink_app
 
     try:
         app = superlink_app(10.0)
@@ -348,7 +348,7 @@ def test_only_this_folder_imports_flower_and_every_import_is_in_the_contract():
         if names and FLOWER not in path.parents:
             strays.append(f"{path.relative_to(SOURCE)} imports {names[0]}")
         uncovered += [f"{path.name}: {name}" for name in names if name not in INTERNALS]
-    assert not strays, f"only hdpmf.transport.flower may import flwr: {strays}"
+    assert not strays, f"only hdpmf.common.net.flower may import flwr: {strays}"
     assert not uncovered, f"internals that no contract checks; add them here and to docs/transport.md: {uncovered}"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from hdpmf.common.net.flower.gate import CALLS_AT_ONCE, CLOCK_HEADER, ENVELOPE, OPEN, RING, SECRET_HEADER, Gate
 from hdpmf.errors import TransportError
-from hdpmf.transport.flower.gate import CALLS_AT_ONCE, CLOCK_HEADER, ENVELOPE, OPEN, RING, SECRET_HEADER, Gate
 
 TO_DEVICES = "/v1/fleet/pull-messages"
 REPLIES = "/v1/runtime/pull-messages"

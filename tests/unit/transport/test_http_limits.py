@@ -19,8 +19,8 @@ pytest.importorskip("httptools")
 
 import uvicorn
 
-from hdpmf.transport import http_limits
-from hdpmf.transport.http_limits import MAX_HEADERS, Connections, HttpLimits, LimitedServer
+from hdpmf.common.net import http_limits
+from hdpmf.common.net.http_limits import MAX_HEADERS, Connections, HttpLimits, LimitedServer
 
 LIMITS = HttpLimits(connections=4, per_address=3, header_seconds=5.0, body_seconds=5.0)
 PUT = b"PUT / HTTP/1.1\r\nhost: here\r\ncontent-length: 5\r\n\r\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient, backoff
 from hdpmf.errors import ConfigError, TransportError
-from hdpmf.transport.certificates import Certificates, ensure_certificates
-from hdpmf.transport.https import MAX_PROBLEM, HttpsClient, backoff
 
 CHUNKED = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n"
 Talk = Callable[[ssl.SSLSocket], None]

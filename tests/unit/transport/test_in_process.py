@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from transport_contract import MAX_BYTES, Network, ScriptedDevice, TransportContract
 
-from hdpmf.transport import InProcessNetwork
+from hdpmf.common.net import InProcessNetwork
 
 NAMES = ("aa", "bb")
 

@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from hdpmf.common.net.extras import needs
+from hdpmf.common.net.keys import NodeKey, check_public_key
+from hdpmf.common.protocol.addresses import check_address
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.protocol.addresses import check_address
-from hdpmf.transport.extras import needs
-from hdpmf.transport.keys import NodeKey, check_public_key
 
 
 def _pem(key: ed25519.Ed25519PrivateKey) -> bytes:
@@ -72,7 +72,7 @@ def test_an_absent_package_is_named_with_the_command_that_installs_it():
 
 def test_the_interface_and_the_network_in_one_process_need_no_engine():
     code = (
-        "import sys; import hdpmf.transport, hdpmf.transport.flower.device, hdpmf.transport.flower.recommender;"
+        "import sys; import hdpmf.common.net, hdpmf.common.net.flower.device, hdpmf.common.net.flower.recommender;"
         "print([m for m in ('flwr', 'httpx', 'uvicorn', 'fastapi', 'grpc') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -80,8 +80,6 @@ def test_the_interface_and_the_network_in_one_process_need_no_engine():
 
 
 def test_a_device_does_not_load_a_web_server():
-    code = (
-        "import sys; import hdpmf.transport.flower.fleet;print([m for m in ('fastapi', 'uvicorn') if m in sys.modules])"
-    )
+    code = "import sys; import hdpmf.common.net.flower.fleet;print([m for m in ('fastapi', 'uvicorn') if m in sys.modules])"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.errors import ConfigError
-from hdpmf.transport.parties import PartyKey, verify_key
 
 
 def test_both_have_the_same_and_others_have_not() -> None:

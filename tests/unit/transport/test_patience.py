@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.transport import interface
-from hdpmf.transport.interface import Patience
+from hdpmf.common.net import interface
+from hdpmf.common.net.interface import Patience
 
 
 class Clock:

@@ -12,10 +12,10 @@ from handshake import shake_hands
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdpmf.common.net import succession
+from hdpmf.common.net.certificates import Certificates, check_authority, ensure_certificates, read_authorities
+from hdpmf.common.net.succession import Told, announce, called, change_over, learn, names_of, successor_of, told
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
-from hdpmf.transport import succession
-from hdpmf.transport.certificates import Certificates, check_authority, ensure_certificates, read_authorities
-from hdpmf.transport.succession import Told, announce, called, change_over, learn, names_of, successor_of, told
 
 NAMES = ["localhost"]
 

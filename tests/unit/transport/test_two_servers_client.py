@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.dap import Problem
-from hdpmf.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap import Problem
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.https import HttpsAnswer, HttpsClient
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.net.two_servers import MAX_ANSWER, TwoServers
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.submission import decode_submission
 from hdpmf.errors import ConfigError, DapError, TransportError
-from hdpmf.protocol.servers import Server, Servers
-from hdpmf.protocol.submission import decode_submission
-from hdpmf.transport.https import HttpsAnswer, HttpsClient
-from hdpmf.transport.parties import PartyKey
-from hdpmf.transport.two_servers import MAX_ANSWER, TwoServers
 
 TASK, JOB = bytes(32), bytes(16)
 

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import pytest
 
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.web import WebDoor
+from hdpmf.common.protocol.addresses import check_folder_address
+from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, StorageError, TransportError
-from hdpmf.protocol.addresses import check_folder_address
-from hdpmf.protocol.servers import Server
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.transport.web import WebDoor
 
 REPORT = bytes(range(256)) * 600
 HEADERS = {"content-type": "application/dap-report", "hdpmf-device": "ab"}

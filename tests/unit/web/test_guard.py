@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hdpmf.web.guard import HEADERS, PageGuard
+from hdpmf.common.web.guard import HEADERS, PageGuard
 
 HOST = "pabc.localhost:4711"
 OWN = {"host": HOST, "sec-fetch-site": "same-origin"}

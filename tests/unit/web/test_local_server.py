@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from hdpmf.common.web.local_server import Loopback
 from hdpmf.errors import ConfigError
-from hdpmf.web.local_server import Loopback
 
 
 def test_it_listens_on_loopback_only_with_a_name_that_nobody_can_guess():

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.web.wording import Wording
+from hdpmf.common.web.templates import Wording
 
 
-@pytest.mark.parametrize("package", ["hdpmf.page", "hdpmf.service.page"])
+@pytest.mark.parametrize("package", ["hdpmf.private.page", "hdpmf.untrusted.service.page"])
 def test_every_sentence_is_in_the_one_file_and_used(package: str):
     known = set(Wording(package).sentences)
-    places = [Path(str(files(name))) for name in (package, "hdpmf.web")]
+    places = [Path(str(files(name))) for name in (package, "hdpmf.common.web")]
     text = "".join(
         path.read_text("utf-8") for place in places for path in (*place.glob("*.py"), *place.glob("templates/*.html"))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hdpmf.web.sessions import TOKEN_SECONDS, PageDoor, Tries, same
+from hdpmf.common.web.sessions import TOKEN_SECONDS, AttemptLimit, BrowserSessions, equal_secrets
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 
 def test_a_token_is_good_once():
-    door = PageDoor()
+    door = BrowserSessions()
     token = door.token()
     cookie = door.enter(token)
     assert cookie is not None
@@ -26,7 +26,7 @@ def test_a_token_is_good_once():
 
 def test_a_token_is_good_for_a_while():
     clock = Clock()
-    door = PageDoor(clock=clock)
+    door = BrowserSessions(clock=clock)
     token = door.token()
     clock.now += TOKEN_SECONDS
     assert door.enter(token) is None
@@ -34,7 +34,7 @@ def test_a_token_is_good_for_a_while():
 
 def test_a_session_locks_when_nobody_uses_it():
     clock = Clock()
-    door = PageDoor(idle=60, clock=clock)
+    door = BrowserSessions(idle=60, clock=clock)
     cookie = door.enter(door.token()) or ""
     clock.now += 59
     session = door.session(cookie)
@@ -54,7 +54,7 @@ def test_a_session_locks_when_nobody_uses_it():
 
 
 def test_unlocking_makes_what_pages_knew_before_worthless():
-    door = PageDoor()
+    door = BrowserSessions()
     session = door.session(door.enter(door.token()) or "")
     assert session is not None
     before = session.csrf
@@ -68,7 +68,7 @@ def test_unlocking_makes_what_pages_knew_before_worthless():
 
 def test_wrong_passphrases_take_longer_and_longer():
     clock = Clock()
-    tries = Tries(clock)
+    tries = AttemptLimit(clock)
     waits = []
     for _ in range(12):
         tries.wrong()
@@ -81,6 +81,6 @@ def test_wrong_passphrases_take_longer_and_longer():
 
 
 def test_secrets_are_compared():
-    assert same("a", "a")
-    assert not same("a", "b")
-    assert not same("", "b")
+    assert equal_secrets("a", "a")
+    assert not equal_secrets("a", "b")
+    assert not equal_secrets("", "b")

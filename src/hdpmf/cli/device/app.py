@@ -7,25 +7,14 @@ from typing import Annotated
 
 import typer
 
-from hdpmf.cli.device.catalogue import catalogue, hide
-from hdpmf.cli.device.consent import consent
-from hdpmf.cli.device.forget import forget
+from hdpmf.cli.device.disclosures import consent, ledger, receipt
 from hdpmf.cli.device.join import join
-from hdpmf.cli.device.ledger import ledger
-from hdpmf.cli.device.moving import export, import_, unmove
-from hdpmf.cli.device.open import open_
-from hdpmf.cli.device.passphrase import passphrase
-from hdpmf.cli.device.rate import rate
-from hdpmf.cli.device.receipt import receipt
-from hdpmf.cli.device.recommend import recommend
-from hdpmf.cli.device.recommenders import everything, recommenders
-from hdpmf.cli.device.rotate import rotate
-from hdpmf.cli.device.status import status, write_card
-from hdpmf.cli.device.store import StoreOptions, new_passphrase
-from hdpmf.cli.shared.files import read_text
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import print_json, print_lines
+from hdpmf.cli.device.ratings import catalogue, hide, rate, recommend
+from hdpmf.cli.device.status import everything, recommenders, status, write_card
+from hdpmf.cli.device.store import StoreOptions, export, forget, import_, new_passphrase, passphrase, rotate, unmove
+from hdpmf.cli.options.common import Json, read_text, with_option_groups
+from hdpmf.cli.output import print_json, print_lines
+from hdpmf.cli.pages import open_
 from hdpmf.errors import ConfigError
 
 app = typer.Typer(
@@ -36,7 +25,7 @@ app = typer.Typer(
 
 
 @app.command()
-@grouped
+@with_option_groups
 def init(
     target: StoreOptions,
     users: Annotated[int, typer.Option("--users", metavar="N", help="Users that it speaks for: 1, or a silo's.")] = 1,
@@ -64,9 +53,9 @@ def init(
     json: Json = False,
 ) -> None:
     """Make a store with a new identity, and a card (public keys only) to hand to the recommender."""
-    from hdpmf.device.card import card_of, new_device
-    from hdpmf.device.policy import Policy
-    from hdpmf.ratings import RatingScale
+    from hdpmf.common.data import RatingScale
+    from hdpmf.private.device.device_identity import card_of, new_device
+    from hdpmf.private.device.policy import Policy
 
     path = target.path
     place = path.with_name(path.name + ".card.json") if card is None else card
@@ -128,7 +117,7 @@ app.command()(unmove)
 
 
 @app.command()
-@grouped
+@with_option_groups
 def policy(
     target: StoreOptions,
     change: Annotated[
@@ -139,7 +128,7 @@ def policy(
     """Print what this device agrees to, as a TOML file that can be changed and set."""
     import msgspec
 
-    from hdpmf.device.policy import Policy
+    from hdpmf.private.device.policy import Policy
 
     wanted = None if change is None else read_text(change)
     with target.open() as store, store.transaction():

@@ -1,4 +1,4 @@
-"""``hdpmf device join``: answer a recommender, with the code that is installed here and nothing else."""
+"""``hdpmf device join``: pin a recommender and answer it until interrupted."""
 
 from __future__ import annotations
 
@@ -9,34 +9,203 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.pinning import address_of, pin_authority
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.device.two_servers import (
-    by_two_servers,
-    pin_invitation,
-    pin_two_servers,
-    read_invitation,
-    refuse_options,
-    report_until,
-    words_of,
-)
-from hdpmf.cli.shared.files import read_bytes
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import clean, note, print_json, print_lines
+from hdpmf.cli.options.common import Json, read_bytes, with_option_groups
+from hdpmf.cli.output import clean, note, print_json, print_lines
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.device.store import DeviceStore
-    from hdpmf.protocol.invitation import Invitation
-    from hdpmf.transport import DeviceTransport
+    from hdpmf.common.net import DeviceTransport
+    from hdpmf.common.protocol.invitation import Invitation
+    from hdpmf.private.device.store.device_store import DeviceStore
 
 
-@grouped
+def address_of(store: DeviceStore, given: str | None) -> str:
+    """The recommender's address: the one that was given, or the one of last time."""
+    known = store.get("address")
+    if given is None and known is None:
+        raise ConfigError(
+            "say where the recommender is: hdpmf device join STORE https://HOST:PORT --ca FILE --servers FILE, or for "
+            "sums by masks hdpmf device join STORE HOST:PORT --ca FILE --roster FILE"
+        )
+    return given if given is not None else (known or b"").decode()
+
+
+def pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
+    """Pin the recommender's authority; another one than before only by the owner's word."""
+    from hdpmf.private.device.device_identity import digests
+
+    before = store.get("authority")
+    given = digests(authority)
+    if before is not None and set(given) <= set(digests(before)):
+        return  # as it is pinned, also with the one that follows
+    if before is not None:
+        was, now = digests(before)[0][:16], given[0][:16]
+        if not new:
+            raise ConfigError(
+                f"another authority is pinned here (SHA-256 {was}... of its file; --ca has {now}...): whoever has the "
+                "new one could speak as your recommender. If the recommender told you, in another way, that it has a "
+                "new one, add --new-authority; if this is one more recommender, add --another; otherwise leave --ca out"
+            )
+        note(f"The authority is another one than before (SHA-256 {was}... of its file, now {now}...).")
+    store.put("authority", authority)
+
+
+def uses_two_servers(store: DeviceStore, address: str | None) -> bool:
+    """Whether the recommender at this address uses two servers."""
+    from hdpmf.common.protocol.addresses import HTTPS, plain_address
+
+    return plain_address(address_of(store, address)).startswith(HTTPS)
+
+
+def refuse_options(given: dict[str, object], kind: str) -> None:
+    """Options that have no effect with this kind of recommender are an error."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{name} is for a recommender at an address like {kind}; leave it out here")
+
+
+def pin_two_servers(
+    store: DeviceStore,
+    address: str | None,
+    ca: Path | None,
+    servers: Path | None,
+    new_authority: bool = False,
+    new_servers: bool = False,
+    another: bool = False,
+) -> tuple[DeviceStore, str]:
+    """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
+    from hdpmf.common.net.certificates import check_authority
+    from hdpmf.common.protocol.addresses import check_folder_address
+    from hdpmf.common.protocol.servers import Servers
+    from hdpmf.private.device.joined import known_as, place_for, remember
+    from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
+
+    where = known_as(store, check_folder_address(address_of(store, address)))
+    if new_authority and ca is None:
+        raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
+    if new_servers and servers is None:
+        raise ConfigError("--new-servers belongs to --servers FILE, which has the new ones")
+    authority = None if ca is None else read_bytes(ca, "the recommender's authority")
+    pair = None if servers is None else Servers.from_json(read_bytes(servers, "the two servers"))
+    if authority is not None:
+        check_authority(authority)
+    with store.transaction():
+        store = place_for(store, where, another=another)
+        if authority is not None:
+            pin_authority(store, authority, new_authority)
+        if pair is not None:
+            before = pin_servers(store, pair, new=new_servers)
+            if before is not None and before != pair:
+                note(f"The servers are other ones than before ({before.names}, digest {before.digest}).")
+        elif pinned_servers(store) is None:
+            raise ConfigError("give the two servers once, with --servers FILE; then they are pinned")
+        remember(store, where)
+    _note_pair(store)
+    return store, where
+
+
+def read_invitation(file: Path, address: str | None, ca: Path | None, servers: Path | None) -> Invitation:
+    """The invitation in a file, which says what the other options say."""
+    from hdpmf.common.protocol.invitation import Invitation
+
+    if not (address is None and ca is None and servers is None):
+        raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
+    return Invitation.read(read_bytes(file, "the invitation"))
+
+
+def pin_invitation(
+    store: DeviceStore, found: Invitation, new_authority: bool, new_servers: bool, another: bool = False
+) -> tuple[DeviceStore, str]:
+    """Pin what an invitation says; the store at the recommender's place, and its address."""
+    from hdpmf.common.net.certificates import check_authority
+    from hdpmf.private.device.joined import known_as, place_for, remember
+    from hdpmf.private.device.pinned_servers import pin_servers
+
+    where, authority = known_as(store, found.address), found.authority.encode() or None
+    if authority is not None:
+        check_authority(authority)
+    with store.transaction():
+        store = place_for(store, where, another=another)
+        if authority is not None:
+            pin_authority(store, authority, new_authority)
+        if found.servers is not None:
+            pin_servers(store, found.servers, new=new_servers)
+        remember(store, where)
+    _note_pair(store)
+    return store, where
+
+
+def _note_pair(store: DeviceStore) -> None:
+    """Say which servers are pinned, and that people compare them."""
+    from hdpmf.private.device.pinned_servers import pinned_servers
+
+    pinned = pinned_servers(store)
+    if pinned is not None:
+        note(
+            f"Sums by two servers: {pinned.leader.organisation} and {pinned.helper.organisation}, digest "
+            f"{pinned.digest}. Compare it with both organisations, not through the recommender. Both together would "
+            "see your ratings."
+        )
+
+
+def report_until(
+    store: DeviceStore, address: str, stop: threading.Event, once: bool, every: float | None
+) -> dict[str, Any]:
+    """Report in every period until stopped; what happened."""
+    import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401 - what is not installed is said before anything is agreed to
+    from hdpmf.common.net.web import WebDoor
+    from hdpmf.private.device.device_identity import follow
+    from hdpmf.private.device.model_update import kept_facts
+    from hdpmf.private.device.reporting import LOOK_EVERY, Reporter
+
+    if every is not None and not 1 <= every <= 86_400:
+        raise ConfigError("--every takes 1 to 86400 seconds")
+    door = WebDoor(address, store.get("authority") or b"")
+    reporter = Reporter(
+        store,
+        door,
+        recommender=address,
+        every=every or LOOK_EVERY,
+        follow=lambda told: door.trust(follow(store, told, note)),
+        log=note,
+    )
+    note(f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing is lost by that.")
+    sent, before, facts = _sent(store), reporter.answered, kept_facts(store)
+    try:
+        while not stop.is_set():
+            wait = reporter.step()
+            if once and reporter.answered not in ("", before):
+                break
+            stop.wait(wait)
+    finally:
+        reporter.settle()
+    return {
+        "address": address,
+        "sums": "two servers",
+        "reports": _sent(store) - sent,
+        "model": kept_facts(store) != facts,
+    }
+
+
+def words_of(told: dict[str, Any], path: Path) -> list[str]:
+    """The same for people."""
+    tasks, model = told["reports"], "a new model is here" if told["model"] else "no new model came"
+    return [
+        f"Reported in {tasks} task{'s' if tasks != 1 else ''}; {model}.",
+        f"What was sent: hdpmf device ledger {path}. What to watch: hdpmf device recommend {path}",
+    ]
+
+
+def _sent(store: DeviceStore) -> int:
+    return sum(entry.action == "sent" and entry.view == "two-servers" for entry in store.ledger.entries())
+
+
+@with_option_groups
 def join(
     target: StoreOptions,
     address: Annotated[
@@ -96,7 +265,7 @@ def join(
     """
     with target.open(serving=True) as store:
         invited = None if invitation is None else read_invitation(invitation, address, ca, servers)
-        if by_two_servers(store, address if invited is None else invited.address):
+        if uses_two_servers(store, address if invited is None else invited.address):
             refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
             if invited is None:
                 store, where = pin_two_servers(store, address, ca, servers, new_authority, new_servers, another)
@@ -138,10 +307,10 @@ def _pin(
     invited: Invitation | None = None,
 ) -> tuple[DeviceStore, str]:
     """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
-    from hdpmf.device.joined import known_as, place_for, remember
-    from hdpmf.device.rosters import pin_roster, pinned_digest
-    from hdpmf.protocol.addresses import check_address
-    from hdpmf.transport.certificates import check_authority
+    from hdpmf.common.net.certificates import check_authority
+    from hdpmf.common.protocol.addresses import check_address
+    from hdpmf.private.device.joined import known_as, place_for, remember
+    from hdpmf.private.device.pinned_servers import pin_roster, pinned_digest
 
     address = known_as(store, check_address(address_of(store, address) if invited is None else invited.address))
     if new_authority and ca is None and invited is None:
@@ -180,9 +349,9 @@ def _pin(
 
 
 def _transport(store: DeviceStore, address: str) -> DeviceTransport:
-    from hdpmf.device.following import follow
-    from hdpmf.transport.flower.device import FlowerDevice
-    from hdpmf.transport.keys import NodeKey
+    from hdpmf.common.net.flower.device import FlowerDevice
+    from hdpmf.common.net.keys import NodeKey
+    from hdpmf.private.device.device_identity import follow
 
     authority, key = store.get("authority"), store.get("node-key")
     if authority is None or key is None:
@@ -194,9 +363,9 @@ def _answer(
     store: DeviceStore, recommender: str, transport: DeviceTransport, stop: threading.Event, once: bool
 ) -> tuple[list[str], int]:
     """Answer until stopped; the runs that ended with a model, and how many messages were answered."""
-    from hdpmf.device.agent import DeviceAgent
-    from hdpmf.device.local_model import kept_model
-    from hdpmf.device.slots import in_slots
+    from hdpmf.private.device.agent import DeviceAgent
+    from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.recommendations import kept_model
 
     agent = DeviceAgent(store, recommender=recommender, log=note)
     ended: list[str] = []

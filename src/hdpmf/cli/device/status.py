@@ -1,4 +1,4 @@
-"""``hdpmf device status``, and the card that a device shows to be enrolled."""
+"""``hdpmf device status``, ``recommenders`` and ``everything``: what the store holds, and the recommenders joined."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.device.store import PlaceOptions
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import print_json, print_lines
+from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions
+from hdpmf.cli.options.common import Json, with_option_groups
+from hdpmf.cli.output import note, print_json, print_lines
+from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.device.local_model import LocalModel
-    from hdpmf.device.store import DeviceStore
-    from hdpmf.protocol.federation import DeviceCard
+    from hdpmf.common.protocol.federation import DeviceCard
+    from hdpmf.common.protocol.servers import Servers
+    from hdpmf.private.device.recommendations import LocalModel
+    from hdpmf.private.device.store.device_store import DeviceStore
 
 
-@grouped
+@with_option_groups
 def status(
-    target: PlaceOptions,
+    target: RecommenderStoreOptions,
     card: Annotated[
         Path | None, typer.Option("--card", metavar="FILE", help="Write the device's card once more.")
     ] = None,
@@ -29,7 +30,7 @@ def status(
 ) -> None:
     """Say what this device is, what it holds, and what its ratings have left to spend."""
     with target.open(moved=True) as store:
-        from hdpmf.device.card import card_of
+        from hdpmf.private.device.device_identity import card_of
 
         if card is not None:
             write_card(card_of(store), card)
@@ -44,17 +45,16 @@ def write_card(card: DeviceCard, target: Path) -> None:
     """The card as a file."""
     import msgspec
 
-    from hdpmf.files import atomic_write
+    from hdpmf.common.base.files import atomic_write
 
     atomic_write(target, msgspec.json.format(msgspec.json.encode(card), indent=1) + b"\n")
 
 
 def _facts(store: DeviceStore) -> dict[str, Any]:
-    from hdpmf.device.following import authorities_of
-    from hdpmf.device.local_model import kept_model
-    from hdpmf.device.pair import pinned_servers, trusted
-    from hdpmf.device.rosters import roster_fields
-    from hdpmf.device.run_state import open_runs
+    from hdpmf.private.device.device_identity import authorities_of
+    from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields, trusted
+    from hdpmf.private.device.recommendations import kept_model
+    from hdpmf.private.device.recommender_state import open_runs
 
     catalogue, model = store.pinned_catalogue, kept_model(store)
     total, name, address = store.ledger.spent_total(), store.get("name"), _address(store)
@@ -110,7 +110,7 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
 
 def _address(store: DeviceStore) -> bytes | None:
     """Of the recommender whose place this is."""
-    from hdpmf.device.joined import ever_joined
+    from hdpmf.private.device.joined import ever_joined
 
     found = next((known.address.encode() for known in ever_joined(store) if known.place == store.place), None)
     return store.get("address") if found is None else found
@@ -118,15 +118,15 @@ def _address(store: DeviceStore) -> bytes | None:
 
 def _task(store: DeviceStore, address: bytes | None) -> list[str]:
     """The task of two servers that is under way."""
-    from hdpmf.device.report_state import ReportBook
+    from hdpmf.private.device.recommender_state import ReportBook
 
     task = b"" if address is None else ReportBook(store, address.decode()).standing().task
     return [task.hex()] if task else []
 
 
 def _model_facts(model: LocalModel) -> dict[str, Any]:
-    from hdpmf.device.public import read_lists
-    from hdpmf.protocol.lists import digest_of
+    from hdpmf.common.protocol.lists import digest_of
+    from hdpmf.private.device.store.catalogues import read_lists
 
     lists = None
     if model.lists:
@@ -207,3 +207,78 @@ def _moved_lines(path: Path, moved: dict[str, str] | None) -> list[str]:
     if moved is None:
         return []
     return [f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device unmove {path} takes it back"]
+
+
+@with_option_groups
+def recommenders(
+    target: StoreOptions,
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help="Which one.")] = None,
+    pause: Annotated[bool, typer.Option("--pause", help="Answer it not at all for a while.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Answer it again.")] = False,
+    leave: Annotated[bool, typer.Option("--leave", help="Answer it no more.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Leave it, and take its catalogue, model and pins out of the store.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the recommenders that you have joined, or pause, resume, leave or forget one (device open keeps to it)."""
+    from hdpmf.private.device import joined as book
+
+    if sum((pause, resume, leave, forget)) != (address is not None):
+        raise ConfigError("give an ADDRESS with one of --pause, --resume, --leave and --forget, or neither")
+    with target.open() as store:
+        if address is not None and (leave or forget):
+            (book.forget if forget else book.leave)(store, address)
+            note("What it was sent cannot be recalled; the ledger keeps it.")
+        elif address is not None:
+            book.pause(store, address, pause)
+        known = [(each, *_at_its_place(store.at(each.place))) for each in book.joined(store)]
+    if json:
+        fields = [
+            {
+                "address": each.address,
+                "since": each.since,
+                "paused": each.paused,
+                "servers": None if pair is None else pair.digest,
+                **facts,
+            }
+            for each, pair, facts in known
+        ]
+        print_json({"recommenders": fields})
+        return
+    if not known:
+        print_lines("None. Join one: hdpmf device join STORE --invitation FILE")
+    for each, pair, facts in known:
+        roster = facts["roster"]
+        if each.two_servers and pair is not None:
+            sums = f"{pair.names}, digest {pair.digest}"
+        elif roster is None:
+            sums = "sums by masks, waiting for the roster (hdpmf device join STORE --roster FILE)"
+        else:
+            sums = f"sums by masks among {roster['devices']:,} devices, digest {roster['digest']}"
+        items = "no catalogue yet" if facts["items"] is None else f"{facts['items']:,} items"
+        model = "no model yet" if facts["model"] is None else f"model of run {facts['model'][:8]}"
+        print_lines(f"{each.address}{' (paused)' if each.paused else ''}: {sums}; {items}, {model}")
+
+
+def _at_its_place(store: DeviceStore) -> tuple[Servers | None, dict[str, Any]]:
+    """The servers of a recommender, and what is here of it."""
+    from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
+    from hdpmf.private.device.recommendations import kept_model
+
+    items, model = store.pinned_catalogue, kept_model(store)
+    return pinned_servers(store), {
+        "items": None if items is None else len(items.positions),
+        "shelf": store.shelf,
+        "model": None if model is None else model.run,
+        "roster": roster_fields(store),
+    }
+
+
+@with_option_groups
+def everything(target: StoreOptions) -> None:
+    """Print all that the store knows about you as JSON: ratings, wishes, answers, all that was sent. No keys."""
+    from hdpmf.private.device.disclosures.data_export import data_export
+
+    with target.open(moved=True) as store:
+        print_json(data_export(store))

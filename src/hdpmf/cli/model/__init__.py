@@ -1,1 +1,1 @@
-"""``hdpmf train``, ``evaluate``, ``recommend``, ``predict``, ``fold-in`` and ``tune``."""
+"""``hdpmf train``, ``release``, ``evaluate``, ``tune``, ``recommend``, ``predict`` and ``fold-in``."""

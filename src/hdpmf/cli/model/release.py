@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hdpmf.cli.model.fitting import persons
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.method_options import ModelOptions
-from hdpmf.cli.shared.options import Json, Method, Seed, data_option, privacy_option
-from hdpmf.cli.shared.output import claim_fields, claim_sentence, print_json, print_lines
-from hdpmf.cli.shared.ratings import SteppedRatingsOptions
-from hdpmf.cli.shared.weights import WeightOptions
+from hdpmf.cli.model.train import persons
+from hdpmf.cli.options.common import Json, Method, Seed, data_option, privacy_option, with_option_groups
+from hdpmf.cli.options.methods import ModelOptions
+from hdpmf.cli.options.ratings import SteppedRatingsOptions
+from hdpmf.cli.options.weights import WeightOptions
+from hdpmf.cli.output import claim_fields, claim_sentence, print_json, print_lines
+from hdpmf.common.methods.builtin import HDP_BIT
 from hdpmf.errors import ConfigError
-from hdpmf.methods.one_round import HDP_BIT
 
 if TYPE_CHECKING:
     from hdpmf.models.hdp_bit import HDPBit
 
 
-class ReleasedOptions(ModelOptions):
+class ReleaseOptions(ModelOptions):
     """What is settled when bits are drawn; all else is for whoever trains on them."""
 
     only = ("epsilon", "max_ratings", "coding", "features")
 
 
-@grouped
+@with_option_groups
 def release(
     method: Method,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the released data set.")],
     source: SteppedRatingsOptions,
-    options: ReleasedOptions,
+    options: ReleaseOptions,
     wishes: WeightOptions,
     noise: Annotated[
         Literal["simulated", "released"],
@@ -58,7 +57,7 @@ def release(
     model: HDPBit = _model(options, seed)
     ratings = source.load()
     weights = wishes.draw(ratings, seed, source)
-    from hdpmf.privacy.sampling import ReleasedNoise
+    from hdpmf.common.privacy.sampling import ReleasedNoise
 
     made = model.release(ratings, weights, noise=ReleasedNoise() if noise == "released" else None)
     made = replace(made, terms=_terms(source.data) if terms is None else terms)
@@ -90,14 +89,14 @@ def release(
     )
 
 
-def _model(options: ReleasedOptions, seed: int) -> HDPBit:
+def _model(options: ReleaseOptions, seed: int) -> HDPBit:
     from hdpmf.models.hdp_bit import HDPBit
 
     return HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
 
 
 def _terms(name: str | None) -> str:
-    from hdpmf.ratings import dataset_info
+    from hdpmf.common.data import dataset_info
 
     if name is None:
         return "not stated"

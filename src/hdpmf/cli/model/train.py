@@ -1,33 +1,190 @@
-"""``hdpmf train``: fit a model on all ratings and save it."""
+"""``hdpmf train``: fit a model on ratings, or on a released data set, and save it."""
 
 from __future__ import annotations
 
 import os
+import time
+import warnings
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.model.fitting import facts, fit, make, persons, remarks
-from hdpmf.cli.model.from_release import TrainingData, train_from_release
-from hdpmf.cli.shared.grouping import grouped
-from hdpmf.cli.shared.method_options import ModelOptions
-from hdpmf.cli.shared.options import Json, MethodOrNone, Seed, data_option, model_option
-from hdpmf.cli.shared.output import claim_sentence, note, print_json, print_lines
-from hdpmf.cli.shared.weights import WeightOptions
+from hdpmf.cli.options.common import Json, MethodOrNone, Seed, data_option, model_option, with_option_groups
+from hdpmf.cli.options.methods import ModelOptions, known_options, parameter_fields
+from hdpmf.cli.options.ratings import FeedbackOptions
+from hdpmf.cli.options.weights import WeightOptions
+from hdpmf.cli.output import claim_fields, claim_sentence, epochs_progress, note, print_json, print_lines
+from hdpmf.common.methods import METHODS, method_named
+from hdpmf.common.methods.builtin import HDP_BIT
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.methods import METHODS
 
 if TYPE_CHECKING:
-    from hdpmf.ratings import Ratings
+    from hdpmf.common.data import Ratings
+    from hdpmf.common.privacy import PrivacyWeights
+    from hdpmf.common.privacy.accounting import PersonCosts
+    from hdpmf.models import Estimator
 
 
-@grouped
+def make(method: str, options: ModelOptions, seed: int) -> Estimator:
+    """The model that the options describe."""
+    from hdpmf.models import make_model
+
+    seeded = {"rng": seed} if "rng" in method_named(method).options else {}
+    return make_model(method, **options.chosen(method), **seeded)
+
+
+def fit(
+    method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights, validation: Ratings | None = None
+) -> float:
+    """Fit it, with a bar; the seconds that it took."""
+    with epochs_progress(f"training {method_named(method).label}", getattr(model, "epochs", 1)) as after_epoch:
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model.fit(ratings, weights, validation=validation, callbacks=[after_epoch])
+        seconds = time.perf_counter() - begin
+    for warning in warned:
+        note(f"warning: {warning.message}")
+    return seconds
+
+
+def facts(method: str, model: Estimator, seed: int, data: str) -> dict[str, Any]:
+    """What JSON says about a fitted model, so that the run can be repeated: what it was really trained with."""
+    from hdpmf.models.one_round import OneRound
+
+    document = {
+        **parameter_fields(method, model.get_params()),
+        **claim_fields(model.privacy),
+        "seed": seed,
+        "data": data,
+    }
+    if isinstance(model, OneRound):
+        document |= {
+            "n_features": len(model.feature_names_),
+            "n_silent": model.n_silent_,
+            "prior_origin": model.prior_origin_,
+            "coding": model.coding_,
+            "n_patterns": getattr(model, "patterns", model.facts_.patterns.shape[1]),
+            "labels": bool(getattr(model, "labels", False)),
+        }
+    return document
+
+
+def persons(method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights) -> PersonCosts | None:
+    """What all ratings of one person cost together, where that is proved; else `hdpmf privacy explain` says more."""
+    from dataclasses import replace
+
+    from hdpmf.common.privacy.accounting import Setting, person_costs
+
+    if model.privacy.status != "proved" or not model.privacy.epsilon:
+        return None
+    setting = replace(Setting.from_params(method, model.get_params()), scale=ratings.scale)
+    return person_costs(setting, method_named(method).headline, ratings, weights)
+
+
+def remarks(model: Estimator, whole: PersonCosts | None = None) -> list[str]:
+    """What a user should be told about a fitted one-round model, and about whole persons."""
+    from hdpmf.models.one_round import HDPSum, OneRound
+
+    lines = [] if whole is None else [f"Epsilon is of one rating; {whole}."]
+    if not isinstance(model, OneRound):
+        return lines
+    if model.n_silent_:
+        lines.append(f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64.")
+    if isinstance(model, HDPSum) and model.pair_plan_ is not None:
+        lines.append(str(model.pair_plan_))
+    if model.prior_origin_ is not None:
+        origin = model.prior_origin_
+        lines.append(f"Population prior {origin['name']}, learned from {origin.get('dataset', 'unknown data')}.")
+    return lines
+
+
+_CHOSEN_NOW = ("patterns", "prior", "list_model", "on", "n_threads")
+
+
+@dataclass(frozen=True)
+class TrainingOptions(FeedbackOptions):
+    """Ratings, or what was released of some."""
+
+    from_release: Annotated[
+        Path | None,
+        data_option(
+            "--from-release",
+            metavar="FILE",
+            help="Train on a released data set (hdpmf release) instead of ratings. Only: hdp-bit.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.from_release is None:
+            super().__post_init__()
+        elif any(getattr(self, field.name) for field in fields(self) if field.name != "from_release"):
+            raise ConfigError("--from-release is all the data that there is; drop --train, --data and what is about it")
+
+
+def train_from_release(
+    path: Path,
+    method: str | None,
+    out: Path,
+    options: ModelOptions,
+    wishes: WeightOptions,
+    seed: int,
+    json: bool,
+) -> None:
+    """Train, save and say what came of it."""
+    if method not in (None, HDP_BIT.name):
+        raise ConfigError(f"a released data set is of {HDP_BIT.name}, not of {method}; drop METHOD")
+    chosen = options.chosen(HDP_BIT.name)
+    settled = next((name for name in chosen if name not in _CHOSEN_NOW), None)
+    if settled is not None or wishes != WeightOptions():
+        flag = "--weights (and what is about them)" if settled is None else known_options()[settled].flag
+        now = ", ".join(known_options()[name].flag for name in _CHOSEN_NOW)
+        raise ConfigError(f"{flag} was settled when the ratings were released; what can be chosen now: {now}")
+    from hdpmf.models.hdp_bit import HDPBit
+    from hdpmf.untrusted.recommender.release import Release
+
+    release = Release.load(path)
+    begin = time.perf_counter()
+    model = HDPBit.from_release(release, rng=seed, **chosen)
+    lists = model.lists_
+    seconds = time.perf_counter() - begin
+    model.save(out)
+    about = {} if lists is None else {"kind": lists.about.get("kind"), "bytes": lists.n_bytes}
+    if json:
+        print_json(
+            {
+                "method": HDP_BIT.name,
+                "out": str(out),
+                "recommender_part": str(out / "recommender"),
+                "devices_part": str(out / "devices"),
+                "n_bits": len(release.bits.items),
+                "n_users": release.presence.n_users,
+                "fit_seconds": seconds,
+                "lists": about,
+                **facts(HDP_BIT.name, model, seed, release.origin),
+                "provenance": release.provenance(),
+            }
+        )
+        return
+    print_lines(
+        f"{HDP_BIT.name} made of {len(release.bits.items):,} released bits of {release.origin} in {seconds:.2f} s; "
+        f"lists by {about.get('kind')}, {about.get('bytes', 0):,} bytes on a device",
+        *remarks(model),
+        f"recommender's part (nothing private): {out / 'recommender'}",
+        "No ratings were used, so it knows no user: model.fold_in(ratings) takes some in.",
+        f"Terms of the data: {release.terms or 'not stated'}",
+        claim_sentence(model.privacy),
+    )
+
+
+@with_option_groups
 def train(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to save; an earlier model is replaced.")
     ],
-    source: TrainingData,
+    source: TrainingOptions,
     options: ModelOptions,
     wishes: WeightOptions,
     method: MethodOrNone = None,
@@ -112,7 +269,7 @@ def train(
 
 def _with_titles(ratings: Ratings, items: Path) -> Ratings:
     """The ratings with what the file of features says for people: titles, genres, years."""
-    from hdpmf.ratings.item_file import read_item_table
+    from hdpmf.common.data.item_features import read_item_table
 
     table = read_item_table(items)
     return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
@@ -141,7 +298,7 @@ def _check_place(out: Path) -> None:
 
 
 def _over(ratings: Ratings, catalogue: Path) -> Ratings:
-    from hdpmf.ratings.item_file import over_file
+    from hdpmf.common.data.item_features import over_file
 
     listed = over_file(ratings, catalogue)
     if len(listed) < len(ratings):

@@ -1,4 +1,4 @@
-"""``hdpmf recommender status``: what it is doing, and what its operator should do something about."""
+"""``hdpmf recommender status``: devices, runs and alerts, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -13,15 +13,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.recommender.roster import devices_of, show_roster
-from hdpmf.cli.recommender.two_servers import task_lines
-from hdpmf.cli.shared.options import Json
-from hdpmf.cli.shared.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.options.common import Json
+from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
+from hdpmf.cli.recommender.trust import task_lines
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.protocol.enrolled import Enrolled
-    from hdpmf.service.folder import ServiceFolder
+    from hdpmf.common.protocol.enrolled import Enrolled
+    from hdpmf.untrusted.service.folder import ServiceFolder
+
+
+def devices_of(enrolled: Enrolled) -> list[dict[str, Any]]:
+    """The devices, for JSON."""
+    return [{"name": card.name, "identity": card.identity, "users": card.users} for card in enrolled.cards]
+
+
+def show_roster(enrolled: Enrolled, *, each: bool = True) -> None:
+    """How many devices there are, with the digest that people compare; before it a table of them."""
+    if each and len(enrolled):
+        print_table(
+            ("device", "identity", "users"),
+            [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards],
+            numeric=("users",),
+        )
+    print_lines(
+        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users", f"digest: {enrolled.digest}"
+    )
+
 
 _EVERY = 2.0
 
@@ -38,7 +56,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show what the recommender is doing, its devices, its runs and its alerts."""
-    from hdpmf.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.folder import ServiceFolder
 
     if every is not None and not watch:
         raise ConfigError("--every is the time between looks of --watch")
@@ -87,8 +105,8 @@ def _again(every: float, do: Callable[[], None]) -> None:
 
 
 def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
-    from hdpmf.service.run_facts import run_facts
-    from hdpmf.service.watching import look
+    from hdpmf.untrusted.service.run_facts import run_facts
+    from hdpmf.untrusted.service.watching import look
 
     enrolled, seen = service.enrolled, look(service)
     return enrolled, {
@@ -104,7 +122,7 @@ def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
 
 
 def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> None:
-    from hdpmf.service.refusals import refusals_in_words
+    from hdpmf.untrusted.service.refusals import refusals_in_words
 
     runs, state = facts["runs"], facts["state"]
     show_roster(enrolled, each=each)
@@ -140,7 +158,7 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
 
 
 def _catalogue(service: ServiceFolder) -> dict[str, Any]:
-    from hdpmf.protocol.versions import digests_of, number_of, retired_in, table_of
+    from hdpmf.common.protocol.versions import digests_of, number_of, retired_in, table_of
 
     items = service.items
     return {

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.sparse import csr_matrix
 
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.list_model import Bytes, Entries, ListModel
+from hdpmf.common.protocol import decode, encode
 from hdpmf.errors import ConfigError
-from hdpmf.protocol import decode, encode
-from hdpmf.public.lists import Bytes, Entries, ListModel
-from hdpmf.ratings import synthetic_world
-from hdpmf.recommender.lists import LIST_MODELS, Presence, ease, train_list_model, training
-from hdpmf.recommender.lists.ease import compress, item_item
-from hdpmf.recommender.lists.ials import AlternatingTraining, train_ials
-from hdpmf.recommender.lists.stopping import best_epoch, ndcg
-from hdpmf.threads import Workers
+from hdpmf.untrusted.recommender.lists import LIST_MODELS, Presence, ease, train_list_model, training
+from hdpmf.untrusted.recommender.lists.ease import compress, item_item
+from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining, train_ials
+from hdpmf.untrusted.recommender.lists.presence import best_epoch, ndcg
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=4)
 PRESENCE = Presence(WORLD.user_codes, WORLD.item_codes, WORLD.n_users, WORLD.n_items)

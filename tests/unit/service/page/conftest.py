@@ -11,11 +11,10 @@ import pytest
 from growing_town import SUMS, Town
 from tests.unit.page.conftest import HOST, ORIGIN, Client, Clock
 
-from hdpmf.service.folder import ServiceFolder
-from hdpmf.service.page.app import OperatorPage
-from hdpmf.service.page.login import Login, TokenLogin
-from hdpmf.transport.certificates import ensure_certificates
-from hdpmf.web.sessions import PageDoor
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.page.http import Login, OperatorPage, TokenLogin
 
 PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 OWN = {"sec-fetch-site": "same-origin"}
@@ -39,7 +38,7 @@ class Operator:
 
     def __init__(self, folder: Path) -> None:
         self.clock, self.links = Clock(), list[bool]()
-        self.door = PageDoor(idle=60, clock=self.clock)
+        self.door = BrowserSessions(idle=60, clock=self.clock)
         self._folder = ServiceFolder(folder, only_read=True)
         self._open: list[Client] = []
         self.client = self.browser(TokenLogin(self.door, HOST, lambda: self.links.append(True)))

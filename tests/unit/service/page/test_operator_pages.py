@@ -13,13 +13,13 @@ import pytest
 from growing_town import BITS, SUMS, WORLD, Town
 from tests.unit.service.page.conftest import PAGES
 
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.errors import ConfigError
-from hdpmf.methods import method_named
-from hdpmf.privacy.coding import WEIGHT_SCALE
-from hdpmf.service import watching
-from hdpmf.service.folder import Config, ServiceFolder
-from hdpmf.service.page.items import ModelItems
-from hdpmf.service.released import weight_deviations
+from hdpmf.untrusted.service import watching
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.page.views import ModelItems
+from hdpmf.untrusted.service.released import weight_deviations
 
 
 def told(operator, path: str) -> str:
@@ -42,7 +42,7 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Town):
 
 
 def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
-    monkeypatch.setattr("hdpmf.service.page.views.look", lambda _: watching.FolderLook((), 10**12, (), 0.0))
+    monkeypatch.setattr("hdpmf.untrusted.service.page.views.look", lambda _: watching.FolderLook((), 10**12, (), 0.0))
     text = told(operator, "/overview")
     assert "Nothing needs your attention." in text
     assert "1000.0 GB" in text

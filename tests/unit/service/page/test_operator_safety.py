@@ -9,7 +9,7 @@ from tests.unit.page.conftest import HOST, ORIGIN
 from tests.unit.service.page.conftest import OWN, PAGES, Operator
 
 from hdpmf.errors import ConfigError
-from hdpmf.service.page.login import ProxyLogin
+from hdpmf.untrusted.service.page.http import ProxyLogin
 
 PROXY, HEADER, PUBLIC = "192.0.2.7", "x-remote-user", "https://ops.example"
 

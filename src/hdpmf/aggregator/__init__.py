@@ -1,1 +1,0 @@
-"""One of the two servers that sum devices' reports: leader or helper, each run by an organisation of its own."""

@@ -1,0 +1,1 @@
+"""Options that commands share. A name means the same in every command."""

@@ -1,0 +1,1 @@
+"""Code that knows neither the private nor the untrusted side."""

@@ -1,0 +1,1 @@
+"""How contributions are summed."""

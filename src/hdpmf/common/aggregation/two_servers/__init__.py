@@ -1,0 +1,1 @@
+"""Sums by two servers that do not collude: Prio3 (``prio``) in DAP's messages (``dap``)."""

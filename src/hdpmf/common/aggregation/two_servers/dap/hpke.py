@@ -1,0 +1,132 @@
+"""Encryption to one server, or to the collector: HPKE (RFC 9180) in base mode.
+
+One triple of algorithms, which every implementation of DAP has: X25519, HKDF-SHA256 and AES-128-GCM. The work is done
+by the package ``pyhpke``. Base mode does not say who the sender is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Self
+
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem
+from hdpmf.common.aggregation.two_servers.dap.types import HpkeCiphertext, HpkeConfig, HpkeConfigList, Role
+from hdpmf.errors import DapError, MissingExtraError
+
+try:
+    from pyhpke import AEADId, CipherSuite, KDFId, KEMId
+    from pyhpke.exceptions import PyHPKEError
+except ImportError as error:  # pragma: no cover - tested in a process of its own
+    raise MissingExtraError(
+        "sums by two servers need the package pyhpke: pip install 'hdpmf[federation]' (or pip install pyhpke)"
+    ) from error
+
+KEY_SIZE = 32
+_KEM, _KDF, _AEAD = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES128_GCM
+_SUITE = CipherSuite.new(_KEM, _KDF, _AEAD)
+
+
+class KeyPair:
+    """A secret key and its public one.
+
+    Args:
+        config_id: A number of 0 to 255 under which the owner finds this key.
+        secret_key: 32 bytes.
+    """
+
+    __slots__ = ("_config", "_secret", "_secret_bytes")
+
+    def __init__(self, config_id: int, secret_key: bytes) -> None:
+        if not (0 <= config_id <= 255 and len(secret_key) == KEY_SIZE):
+            raise DapError(f"a key pair is an id of 0 to 255 and {KEY_SIZE} bytes of secret key")
+        self._secret_bytes = secret_key
+        self._secret = _SUITE.kem.deserialize_private_key(secret_key)
+        public_key: bytes = self._secret.raw.public_key().public_bytes_raw()
+        self._config = HpkeConfig(config_id, _KEM.value, _KDF.value, _AEAD.value, public_key)
+
+    @classmethod
+    def generate(cls, config_id: int = 0) -> Self:
+        """A new pair, from the operating system's entropy."""
+        return cls(config_id, secrets.token_bytes(KEY_SIZE))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What ``to_bytes`` wrote."""
+        if len(data) != 1 + KEY_SIZE:
+            raise DapError(f"a key pair has {1 + KEY_SIZE} bytes, not {len(data)}; is this another file?")
+        return cls(data[0], data[1:])
+
+    def to_bytes(self) -> bytes:
+        """The id and the secret key: keep them secret."""
+        return bytes([self._config.id]) + self._secret_bytes
+
+    @property
+    def config(self) -> HpkeConfig:
+        """The public part, for everybody."""
+        return self._config
+
+    def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
+        """What was sealed for this key, with the same info and additional data.
+
+        Raises:
+            DapError: ``outdatedConfig`` if it is for a key with another id, ``reportRejected`` if it does not open.
+        """
+        if ciphertext.config_id != self._config.id:
+            raise DapError("encrypted for a key that is not in use; ask for the keys again", Problem.OUTDATED_CONFIG)
+        try:
+            context = _SUITE.create_recipient_context(ciphertext.enc, self._secret, info=info)
+            return context.open(ciphertext.payload, aad=aad)
+        except (PyHPKEError, ValueError):  # ValueError: the other key is none, or has a small order
+            message = "could not be decrypted: another key, another task, another sender or receiver, or changed bytes"
+            raise DapError(message, Problem.REPORT_REJECTED) from None
+
+    def __repr__(self) -> str:
+        return f"KeyPair(config_id={self._config.id})"
+
+    def __reduce__(self) -> str:
+        # A copy in a pickle would be one that nobody wanted.
+        raise TypeError("a secret key is not pickled: to_bytes writes it")
+
+
+def is_supported(config: HpkeConfig) -> bool:
+    """Whether we can seal to a key."""
+    algorithms = config.kem_id, config.kdf_id, config.aead_id
+    return algorithms == (_KEM.value, _KDF.value, _AEAD.value) and len(config.public_key) == KEY_SIZE
+
+
+def select_config(configs: HpkeConfigList) -> HpkeConfig:
+    """The first key that we can seal to. Two keys with one id are an error: their owner could not tell them apart."""
+    if len({config.id for config in configs.hpke_configs}) < len(configs.hpke_configs):
+        raise DapError("HpkeConfigList: two keys have the same id")
+    for config in configs.hpke_configs:
+        if is_supported(config):
+            return config
+    raise DapError("HpkeConfigList: no key is for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else")
+
+
+def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeCiphertext:
+    """Encrypt to the owner of a key.
+
+    Args:
+        config: Whose.
+        info: Who sends what to whom (``input_share_info``, ``aggregate_share_info``).
+        aad: What else it is bound to (``InputShareAad``, ``AggregateShareAad``).
+        plaintext: What.
+    """
+    if not is_supported(config):
+        raise DapError("HpkeConfig: not a key for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else")
+    try:
+        enc, context = _SUITE.create_sender_context(_SUITE.kem.deserialize_public_key(config.public_key), info=info)
+    except ValueError:
+        raise DapError("HpkeConfig: its public key is none that anything can be encrypted to") from None
+    return HpkeCiphertext(config.id, enc, context.seal(plaintext, aad=aad))
+
+
+def input_share_info(server_role: Role) -> bytes:
+    """For an input share, from a client to a server."""
+    return b"dap-09 input share" + bytes([Role.CLIENT, server_role])
+
+
+def aggregate_share_info(server_role: Role) -> bytes:
+    """For a share of a sum, from a server to the collector."""
+    return b"dap-09 aggregate share" + bytes([server_role, Role.COLLECTOR])

@@ -1,0 +1,34 @@
+"""Sums by two independent servers: what a device uploads, and how servers check it without seeing it.
+
+The cryptography only: Prio3 of draft-irtf-cfrg-vdaf-08, its circuit SumVec, and a circuit of ours for ratings. It
+imports nothing else of ours. What it does and does not promise is in ``docs/two-servers.md``.
+"""
+
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, Field
+from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem, prio3_one_rating
+from hdpmf.common.aggregation.two_servers.prio.prio3 import (
+    NONCE_SIZE,
+    Preparation,
+    Prio3,
+    Sharded,
+    prio3_sum_vec,
+    prio3_sum_vec_multiproof,
+)
+from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, soundness_bits
+
+__all__ = [
+    "FIELD64",
+    "FIELD128",
+    "NONCE_SIZE",
+    "Circuit",
+    "Field",
+    "OneRatingPerItem",
+    "Preparation",
+    "Prio3",
+    "Sharded",
+    "SumVec",
+    "prio3_one_rating",
+    "prio3_sum_vec",
+    "prio3_sum_vec_multiproof",
+    "soundness_bits",
+]

@@ -1,0 +1,170 @@
+"""The two prime fields of the draft: vectors as arrays, bytes, transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
+    MODULUS64,
+    MODULUS128,
+    add_vectors,
+    combine_rows,
+    mul_vectors,
+    powers,
+    sub_vectors,
+    transform,
+)
+from hdpmf.common.aggregation.two_servers.prio.xof import xof_lanes
+from hdpmf.errors import PrioError
+
+_GENERATOR = 7  # of the multiplicative group of either field
+
+
+@dataclass(frozen=True)
+class Field:
+    """A prime field whose elements are one or two words.
+
+    Attributes:
+        name: The draft's.
+        modulus: Its prime.
+        words: Words of 64 bits per element.
+    """
+
+    name: str
+    modulus: int
+    words: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 8 * self.words
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """An array's type."""
+        return np.dtype(np.uint64) if self.words == 1 else np.dtype([("low", np.uint64), ("high", np.uint64)])
+
+    def vector(self, values: Sequence[int]) -> np.ndarray:
+        """Public whole numbers, negative ones too, as elements."""
+        joined = b"".join((value % self.modulus).to_bytes(self.size, "little") for value in values)
+        return np.frombuffer(joined, self.dtype).copy()
+
+    def secret(self, values: np.ndarray) -> np.ndarray:
+        """Secret whole numbers (int64) as elements; the same steps whatever their sign."""
+        above, below = (np.zeros(values.size, self.dtype) for _ in range(2))
+        for out, part in ((above, np.maximum(values, 0)), (below, np.maximum(-values, 0))):
+            out.view(np.uint64)[:: self.words] = part.ravel().astype(np.uint64)
+        return self.sub(above, below).reshape(values.shape)
+
+    def integers(self, vector: np.ndarray) -> list[int]:
+        """The whole numbers of elements, the nearest to zero."""
+        encoded, half = self.encode(vector), self.modulus // 2
+        found = (int.from_bytes(encoded[i : i + self.size], "little") for i in range(0, len(encoded), self.size))
+        return [value - self.modulus if value > half else value for value in found]
+
+    def encode(self, vector: np.ndarray) -> bytes:
+        """Elements as bytes, little-endian."""
+        return vector.tobytes()
+
+    def decode(self, encoded: bytes, count: int) -> np.ndarray:
+        """So many elements, or an error."""
+        if len(encoded) != count * self.size:
+            raise PrioError(
+                f"expected {count} elements of {self.name} in {count * self.size} bytes, not {len(encoded)}"
+            )
+        vector = np.frombuffer(bytearray(encoded), self.dtype)
+        if not bool(self._below(vector).all()):
+            raise PrioError(f"a number is not an element of {self.name}: it is not below the modulus")
+        return vector
+
+    def expand(self, tag: bytes, seed: bytes, binder: bytes, count: int) -> np.ndarray:
+        """Pseudorandom elements; words that make no element are left out, of which there is one in 2^32."""
+        spare = 0
+        while True:
+            lanes = xof_lanes(tag, seed, binder, (count + spare) * self.words)
+            found = self.elements_of(lanes)
+            if len(found) >= count:
+                return found[:count]
+            spare += 1 + count - len(found)
+
+    def elements_of(self, lanes: np.ndarray) -> np.ndarray:
+        """The elements among random words."""
+        vector = lanes.view(self.dtype)
+        below = self._below(vector)
+        return vector if bool(below.all()) else vector[below]
+
+    def _below(self, vector: np.ndarray) -> np.ndarray:
+        if self.words == 1:
+            return np.asarray(vector < np.uint64(self.modulus))
+        high = np.uint64(self.modulus >> 64)  # the modulus has a low word of 1
+        return np.asarray((vector["high"] < high) | ((vector["high"] == high) & (vector["low"] == 0)))
+
+    def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Element by element; shapes must be the same."""
+        return np.asarray(add_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+
+    def sub(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Element by element; shapes must be the same."""
+        return np.asarray(sub_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+
+    def mul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Element by element; shapes must be the same."""
+        return np.asarray(mul_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+
+    def times(self, factor: int, vector: np.ndarray) -> np.ndarray:
+        """A public whole number times each element."""
+        return self.mul(np.full(vector.shape, self.vector([factor])[0]), vector)
+
+    def combine(self, factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The sum of a matrix's rows, each times its factor."""
+        return np.asarray(combine_rows(factors, rows))
+
+    def dot(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The sum of products, as a vector of one element."""
+        return self.combine(a, b.reshape(-1, 1))
+
+    def total(self, vector: np.ndarray) -> np.ndarray:
+        """The sum of a vector, as a vector of one element."""
+        return self.dot(np.full(len(vector), self.vector([1])[0]), vector)
+
+    def powers(self, base: np.ndarray, count: int) -> np.ndarray:
+        """So many powers of a vector's only element, from the first one on."""
+        return np.asarray(powers(base, count))
+
+    def evaluate(self, rows: np.ndarray, size: int) -> np.ndarray:
+        """Polynomials (a row of coefficients each, a power of two) at the ``size`` powers of a root of unity."""
+        return np.asarray(transform(rows, _reversal(rows.shape[1]), _roots(self, size, False)))
+
+    def interpolate(self, rows: np.ndarray) -> np.ndarray:
+        """The coefficients behind such values."""
+        size = rows.shape[1]
+        found = np.asarray(transform(rows, _reversal(size), _roots(self, size, True)))
+        return self.times(pow(size, -1, self.modulus), found)
+
+
+@cache
+def _reversal(size: int) -> np.ndarray:
+    places = np.zeros(1, np.int64)
+    while len(places) < size:
+        places = np.concatenate([2 * places, 2 * places + 1])
+    return places
+
+
+@cache
+def _roots(field: Field, size: int, inverse: bool) -> np.ndarray:
+    root = pow(_GENERATOR, (field.modulus - 1) // size, field.modulus)
+    if inverse:
+        root = pow(root, -1, field.modulus)
+    found = [1]
+    while len(found) < size // 2:
+        found.append(found[-1] * root % field.modulus)
+    return field.vector(found)
+
+
+FIELD64 = Field("Field64", MODULUS64, 1)
+FIELD128 = Field("Field128", MODULUS128, 2)

@@ -1,0 +1,199 @@
+"""Our own circuit, "one rating per item": what is shared is what one legal user may say, and nothing else.
+
+For each item a vector has a weight from 0 to 64 in two digits of 0 to 8 (lower + 7 upper), the level of the rating, and
+its score; and for each call of the gadget a subtotal. Valid is a vector in which
+
+1. both digits of every weight are 0 to 8, so that the weight is a whole number from 0 to 64;
+2. every level is one of the scale;
+3. every score is its weight times the public code of its level;
+4. every subtotal is the sum over the call's items of weight times the public ruler of the level.
+
+Scores, weights and the sum of subtotals are summed. Numbers may be negative: an element stands for the whole number
+that is nearest to zero.
+
+**Soundness.** A call checks ``slots`` items. Its constraints, 4 slots + 1, are polynomials in wires that do not depend
+on randomness; the gadget adds them with the powers of one random r as factors, so that a fault in a call leaves a
+polynomial in r that is not 0, of degree at most 4 slots + 1. The circuit adds the calls with independent random
+factors. So a proof's joint randomness hides a fault with probability at most (4 slots + 2) / p: ``random_degree``. The
+gadget's degree is that of a digit's constraint, 9, or that of the levels'. With 3,706 items and five levels there
+are 31 calls of 120 slots, and three proofs in Field64 fail with probability 2^-163 (``soundness_bits``).
+
+That the gadget knows r is no loss: r is fixed, by hashes of the shares, before the proof is made, so the proof system's
+theorem holds for the circuit with that r. Servers compute r again before they decide (``Prio3.verify``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import add, get, mul, put, sub
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
+from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
+from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
+from hdpmf.errors import ConfigError, PrioError
+
+LARGEST_WEIGHT = 64
+_DIGITS = 9  # values of a digit
+_UPPER = 7  # 8 + 7 * 8 is the largest weight
+_MOST_LEVELS = 16
+_CONSTANTS = 17  # whole numbers that the gadget subtracts, 0 to 16
+
+
+class OneRatingPerItem(Circuit):
+    """At most one rating of a known scale per item.
+
+    Args:
+        items: How many.
+        codes: The whole number that each level stands for in scores.
+        rulers: The same for the total.
+    """
+
+    field: Field = FIELD64
+
+    def __init__(self, items: int, codes: Sequence[int], rulers: Sequence[int]) -> None:
+        self.codes, self.rulers = tuple(map(int, codes)), tuple(map(int, rulers))
+        self.levels = len(self.codes)
+        if items < 1 or not 2 <= self.levels <= _MOST_LEVELS or len(self.rulers) != self.levels:
+            raise ConfigError(f"there must be an item and 2 to {_MOST_LEVELS} levels, each with a code and a ruler")
+        self.items, self.output_length = items, 2 * items + 1
+        self.degree = max(_DIGITS, self.levels)
+        self.slots = best_chunk(items, 3, self.degree)
+        self.calls = -(-items // self.slots)
+        self.arity, self.length = 3 * self.slots, 4 * items + self.calls
+        self.random_length, self.random_degree = 1 + self.calls, 4 * self.slots + 2
+        self._constants = self.field.vector(range(_CONSTANTS))
+        self._polynomials = [_through(values, self.field) for values in (self.codes, self.rulers)]
+
+    def encode(self, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """The vector of a user with these weights (0 where there is no rating) and levels.
+
+        Tables are read whole and digits come from arithmetic, so that neither time nor memory tells a rating.
+        """
+        weights, levels = np.asarray(weights, np.int64), np.asarray(levels, np.int64)
+        if weights.shape != (self.items,) or levels.shape != (self.items,):
+            raise PrioError(f"expected weights and levels of {self.items} items; nothing was shared")
+        if bool(((weights < 0) | (weights > LARGEST_WEIGHT) | (levels < 0) | (levels >= self.levels)).any()):
+            raise PrioError("a weight or a level is off its range; nothing was shared")
+        upper = np.minimum(weights // _UPPER, _DIGITS - 1)
+        scores, ruled = (
+            weights * sum(code * (levels == level) for level, code in enumerate(table))
+            for table in (self.codes, self.rulers)
+        )
+        subtotals = np.add.reduceat(ruled, np.arange(0, self.items, self.slots))
+        return self.field.secret(np.concatenate([weights - _UPPER * upper, upper, levels, scores, subtotals]))
+
+    def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
+        """Lower digits, upper digits and levels of the call's items. The last call may have items too many: zeros."""
+        return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
+
+    def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
+        """The sum over slots of constraints 1 and 2, and of what 3 and 4 have of wires, with their factors."""
+        field, factors = self.field, self._factors(joint)
+        # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
+        code, ruler = (
+            field.mul(np.repeat(factor, self.levels), np.tile(polynomial, self.slots))
+            for factor, polynomial in zip(
+                (factors[3], np.full(self.slots, factors[4][0])), self._polynomials, strict=True
+            )
+        )
+        valued = field.add(code, ruler).reshape(self.slots, self.levels)
+        return np.asarray(_constraints(points, np.stack(factors[:3]), valued, self._constants))
+
+    def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
+        """The calls with their factors, less the scores and subtotals, which are no wires."""
+        field, factors, calls = self.field, self._factors(joint), joint[1:]
+        *_, scores, subtotals = self._parts(vector)
+        claimed = field.add(
+            field.dot(factors[3], field.combine(calls, self._by_call(scores))),
+            field.mul(factors[4], field.dot(calls, subtotals)),
+        )
+        return field.sub(field.dot(calls, outputs), claimed)
+
+    def truncate(self, vector: np.ndarray) -> np.ndarray:
+        """Scores, weights, total."""
+        lower, upper, _, scores, subtotals = self._parts(vector)
+        weights = self.field.add(lower, self.field.times(_UPPER, upper))
+        return np.concatenate([scores, weights, self.field.total(subtotals)])
+
+    def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
+        """Lower digits, upper digits, levels, scores, subtotals."""
+        return _cut(vector, self.items)
+
+    def _by_call(self, part: np.ndarray) -> np.ndarray:
+        padded = np.zeros(self.calls * self.slots, self.field.dtype)
+        padded[: self.items] = part
+        return padded.reshape(self.calls, self.slots)
+
+    def _factors(self, joint: np.ndarray) -> list[np.ndarray]:
+        """Powers of the first random element: for lower digits, upper digits, levels, scores, subtotal."""
+        return _cut(self.field.powers(joint[:1], 4 * self.slots + 1), self.slots)
+
+
+def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:
+    """Four parts of a size, and the rest; np.split takes ten times as long."""
+    return [*(vector[part * size : (part + 1) * size] for part in range(4)), vector[4 * size :]]
+
+
+def _through(values: Sequence[int], field: Field) -> np.ndarray:
+    """The polynomial whose value at 0, 1, 2, ... these are, from the lowest coefficient."""
+    total = [0] * len(values)
+    for place, value in enumerate(values):
+        basis, scale = [1], value
+        for other in range(len(values)):
+            if other != place:
+                basis = [low - other * high for low, high in zip([0, *basis], [*basis, 0], strict=True)]
+                scale = scale * pow(place - other, -1, field.modulus) % field.modulus
+        total = [so_far + scale * coefficient for so_far, coefficient in zip(total, basis, strict=True)]
+    return field.vector(total)
+
+
+@njit(nogil=True, cache=True)
+def _digit_constraint(digit: Any, constants: Any) -> Any:
+    """The product of (digit - k) for k = 0 to 8, by its symmetry about 4."""
+    middle = sub(digit, get(constants, 4))
+    square = mul(middle, middle)
+    product = mul(middle, sub(square, get(constants, 1)))
+    product = mul(product, sub(square, get(constants, 4)))
+    product = mul(product, sub(square, get(constants, 9)))
+    return mul(product, sub(square, get(constants, 16)))
+
+
+@njit(nogil=True, cache=True)
+def _constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
+    out = np.zeros(points.shape[1], points.dtype)
+    slots, levels = valued.shape
+    for slot in range(slots):
+        for i in range(points.shape[1]):
+            lower, upper = get(points, (slot, i)), get(points, (slots + slot, i))
+            level = get(points, (2 * slots + slot, i))
+            total = mul(get(factors, (0, slot)), _digit_constraint(lower, constants))
+            total = add(total, mul(get(factors, (1, slot)), _digit_constraint(upper, constants)))
+            product, value = level, get(valued, (slot, levels - 1))
+            for k in range(1, levels):
+                product = mul(product, sub(level, get(constants, k)))
+                value = add(mul(value, level), get(valued, (slot, levels - 1 - k)))
+            total = add(total, mul(get(factors, (2, slot)), product))
+            weight = add(lower, mul(upper, get(constants, _UPPER)))
+            put(out, i, add(get(out, i), add(total, mul(weight, value))))
+    return out
+
+
+def prio3_one_rating(items: int, codes: Sequence[int], rulers: Sequence[int], task: bytes) -> Prio3:
+    """Prio3 with this circuit: Field64, three proofs, seeds of 32 bytes as newer drafts have them.
+
+    Args:
+        items: How many.
+        codes: The whole number that each level stands for in scores.
+        rulers: The same for the total.
+        task: Names the task. It and the circuit's parameters are hashed into all randomness, so that the proof of a
+            report for another task, or for other parameters, does not hold.
+    """
+    circuit = OneRatingPerItem(items, codes, rulers)
+    stated = repr((items, circuit.codes, circuit.rulers, circuit.slots, len(task))).encode() + task
+    context = hashlib.sha256(stated).digest()
+    return Prio3(circuit, 0xFFFF1001, proofs=3, seed_size=32, context=context)

@@ -1,0 +1,1 @@
+"""Files, databases, logs, progress, threads and other ground that the rest stands on."""

@@ -1,0 +1,49 @@
+"""Ratings: the validated table, the data sets, the splits and the synthetic world."""
+
+from __future__ import annotations
+
+from hdpmf.common.data.checks import RngLike, as_generator
+from hdpmf.common.data.datasets.formats import Counts, DatasetInfo
+from hdpmf.common.data.datasets.registry import (
+    cache_folder,
+    dataset_info,
+    dataset_names,
+    fetch_dataset,
+    find_dataset,
+    load_dataset,
+    load_split,
+)
+from hdpmf.common.data.ids import Id, IdIndex
+from hdpmf.common.data.items import ItemFilter, ItemTable
+from hdpmf.common.data.scale import RatingScale
+from hdpmf.common.data.splits import hold_out, k_fold, leave_one_out, read_split, sparsify
+from hdpmf.common.data.synthetic import synthetic_world
+from hdpmf.common.data.table import Ratings, RatingsLike, as_ratings
+
+__all__ = [
+    "Counts",
+    "DatasetInfo",
+    "Id",
+    "IdIndex",
+    "ItemFilter",
+    "ItemTable",
+    "RatingScale",
+    "Ratings",
+    "RatingsLike",
+    "RngLike",
+    "as_generator",
+    "as_ratings",
+    "cache_folder",
+    "dataset_info",
+    "dataset_names",
+    "fetch_dataset",
+    "find_dataset",
+    "hold_out",
+    "k_fold",
+    "leave_one_out",
+    "load_dataset",
+    "load_split",
+    "read_split",
+    "sparsify",
+    "synthetic_world",
+]

@@ -1,0 +1,195 @@
+"""Checks of columns, duplicate ratings and ``rng`` arguments. Errors name the row; none ever shows a rating."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpmf.common.base.hints import say
+from hdpmf.common.data.ids import Codes, IdIndex, factorise
+from hdpmf.common.data.scale import RatingScale
+from hdpmf.errors import ConfigError, RatingsError
+
+RngLike: TypeAlias = int | np.random.Generator
+
+
+def as_generator(rng: RngLike) -> np.random.Generator:
+    """Return the generator given, or a new one from a seed."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
+        return np.random.default_rng(int(rng))
+    raise ConfigError("rng must be a seed (an integer of at least 0) or a numpy random Generator")
+
+
+def numbers(name: str, values: Any) -> NDArray[np.float32]:
+    """Bring ratings into float32."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise RatingsError(f"{name}: column 'rating' has something that is not a number") from None
+    if array.ndim != 1:
+        raise RatingsError(f"{name}: column 'rating' must have one dimension, not {array.ndim}")
+    return array
+
+
+def times(name: str, timestamps: Any) -> NDArray[np.int64]:
+    """Bring times into seconds since 1970."""
+    array = np.asarray(timestamps)
+    if array.dtype.kind == "M":
+        if bool(np.isnat(array).any()):
+            row = int(np.flatnonzero(np.isnat(array))[0]) + 1
+            raise RatingsError(f"{name}: column 'timestamp', row {row:,}: the time is missing")
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise RatingsError(f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times")
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(np.abs(array) < 2**62))
+        if len(bad):
+            raise RatingsError(f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd")
+    return array.astype(np.int64)
+
+
+def codes(name: str, what: str, values: Any, index: IdIndex | None, rows: int) -> tuple[Codes, IdIndex]:
+    """Find the code of each id, in the index given or in a new one."""
+    if len(values) != rows:
+        raise RatingsError(f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}")
+    if index is None:
+        try:
+            index, codes = factorise(values, what)
+        except RatingsError as error:
+            raise RatingsError(f"{name}: {error}") from None
+        return codes, index
+    codes = index.find(values)
+    unknown = np.flatnonzero(codes < 0)
+    if len(unknown):
+        raise RatingsError(
+            f"{name}: column '{what}', row {unknown[0] + 1:,}: this id is not in the index given "
+            f"({len(unknown):,} such rows)"
+        )
+    return codes, index
+
+
+def check_codes(name: str, what: str, codes: Codes, index: IdIndex) -> None:
+    """Refuse codes that are no positions in their index."""
+    if codes.dtype != np.int32 or codes.ndim != 1:
+        raise RatingsError(f"{name}: codes of column '{what}' must be one dimension of int32")
+    if int(codes.min()) < 0 or int(codes.max()) >= len(index):
+        raise RatingsError(f"{name}: codes of column '{what}' must be positions in its index")
+
+
+def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> None:
+    """Refuse ratings that are not finite or off their scale."""
+    if values.dtype != np.float32 or values.ndim != 1:
+        raise RatingsError(f"{name}: ratings must be one dimension of float32")
+    bad = ~np.isfinite(values)
+    if bool(bad.any()):
+        raise RatingsError(
+            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: not a finite number "
+            f"({np.count_nonzero(bad):,} such rows); remove them"
+        )
+    # Compared as float32 on both sides: 0.7 rounded down is still on a scale that starts at 0.7.
+    bad = (values < np.float32(scale.low)) | (values > np.float32(scale.high))
+    if bool(bad.any()):
+        raise RatingsError(
+            f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
+            f"({np.count_nonzero(bad):,} such rows); if the scale is another one, say so: {say('scale')}"
+        )
+    if scale.step is not None:
+        steps = (values - np.float32(scale.low)) / np.float32(scale.step)
+        bad = np.abs(steps - np.rint(steps)) > 1e-3
+        if bool(bad.any()):
+            raise RatingsError(
+                f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of {scale.step:g} "
+                f"that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
+                f"say {say('step')}"
+            )
+
+
+def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
+    """Drop the ids that no code points to."""
+    used = np.zeros(len(index), dtype=bool)
+    used[codes] = True
+    if bool(used.all()) and not index.stated:  # what is left of a stated list is what is used
+        return index, codes
+    renumbered = (np.cumsum(used) - 1).astype(np.int32)
+    return IdIndex(index.ids[used], as_given=True), renumbered[codes]
+
+
+Duplicates = Literal["error", "last", "first", "mean", "max"]
+"""What becomes of them. ``last`` and ``first`` go by time where there are times, else by the order of rows."""
+
+_CELLS_PER_ROW = 64
+
+DUPLICATES: tuple[Duplicates, ...] = get_args(Duplicates)
+
+
+def pair_keys(user_codes: Codes, item_codes: Codes, n_items: int) -> NDArray[np.int64]:
+    """One number per pair of user and item."""
+    keys = user_codes.astype(np.int64)
+    keys *= n_items
+    keys += item_codes
+    return keys
+
+
+def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
+    """Refuse a second rating of the same item by the same user."""
+    keys = pair_keys(user_codes, item_codes, n_items)
+    repeated = len(keys) - _distinct(keys)
+    if not repeated:
+        return
+    _, first_rows = np.unique(keys, return_index=True)
+    again = np.ones(len(keys), dtype=bool)
+    again[first_rows] = False
+    raise RatingsError(
+        f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
+        f"({repeated:,} such rows); keep one rating per user and item, or say which counts: {say('duplicates')}"
+    )
+
+
+def _distinct(keys: NDArray[np.int64]) -> int:
+    """How many different ones there are."""
+    highest = int(keys.max(initial=-1))
+    if highest < _CELLS_PER_ROW * len(keys):  # dense tables: marking cells beats a sort by far
+        marked = np.zeros(highest + 1, dtype=bool)
+        marked[keys] = True
+        return int(np.count_nonzero(marked))
+    ordered = np.sort(keys)
+    return min(len(keys), 1) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
+
+
+def merged(
+    keys: NDArray[np.int64],
+    values: NDArray[np.float32],
+    timestamps: NDArray[np.int64] | None,
+    how: Duplicates,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """One row for each pair.
+
+    Args:
+        keys: The pair of each row.
+        values: The rating of each row.
+        timestamps: The time of each row, where known.
+        how: Which of several counts; ``mean`` and ``max`` have the time of the last one.
+
+    Returns:
+        The rows that stay, in their order, and their ratings.
+    """
+    if how not in DUPLICATES:
+        raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
+    order = np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
+    ordered = keys[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    ends = np.append(starts[1:], len(order)) - 1
+    chosen = order[starts if how == "first" else ends]
+    combined = values[chosen]
+    if how == "mean":
+        totals = np.add.reduceat(values[order], starts, dtype=np.float64)
+        combined = (totals / (ends - starts + 1)).astype(np.float32)
+    elif how == "max":
+        combined = np.maximum.reduceat(values[order], starts)
+    in_order = np.argsort(chosen)
+    return chosen[in_order], combined[in_order]

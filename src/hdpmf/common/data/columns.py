@@ -1,0 +1,343 @@
+"""The columns user, item, rating and timestamp: found by name, parsed, and taken from data frames and matrices.
+
+Errors name the row; none ever shows a rating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hdpmf.common.base.hints import say, tell
+from hdpmf.errors import ConfigError, RatingsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+T = TypeVar("T")
+
+COLUMNS = ("user", "item", "rating", "timestamp")
+
+_OPTIONAL = ("rating", "timestamp")
+
+# Spellings of the same thing, lower case, letters and digits only. The first need no word; the others are guesses.
+_SPELLINGS = {
+    "user": ("user", "userid"),
+    "item": ("item", "itemid", "movieid"),
+    "rating": ("rating",),
+    "timestamp": ("timestamp",),
+}
+
+_GUESSES = {
+    "user": (
+        "uid", "users", "customer", "customerid", "client", "clientid", "member", "memberid", "reviewer", "reviewerid",
+        "account", "accountid", "visitor", "visitorid", "person", "personid", "reader", "readerid",
+    ),
+    "item": (
+        "iid", "items", "movie", "film", "filmid", "book", "bookid", "isbn", "product", "productid", "article",
+        "articleid", "asin", "sku", "ean", "business", "businessid", "song", "songid", "track", "trackid", "game",
+        "gameid", "recipe", "recipeid",
+    ),
+    "rating": ("ratings", "stars", "star", "score", "overall", "grade", "bookrating", "reviewrating", "ratingvalue"),
+    "timestamp": (
+        "time", "date", "datetime", "ratedat", "createdat", "unixreviewtime", "reviewtime", "eventtime",
+        "ratingtimestamp",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """The columns' names where they are from.
+
+    Attributes:
+        user: The user's.
+        item: The item's.
+        rating: None where there are no ratings: implicit feedback.
+        timestamp: None where there are no times.
+        guessed: Which of ours were guessed.
+    """
+
+    user: str
+    item: str
+    rating: str | None
+    timestamp: str | None
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        return [name for name in (self.user, self.item, self.rating, self.timestamp) if name is not None]
+
+    def times(self, read: Callable[[], T], origin: str) -> T | None:
+        """The times; none where their column was a guess that turns out to be wrong."""
+        try:
+            return read()
+        except RatingsError:
+            if "timestamp" not in self.guessed:
+                raise
+            tell(f"{origin}: column '{self.timestamp}' holds no times that can be read, so it is left out")
+            return None
+
+
+def match_columns(
+    names: Sequence[str], wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False
+) -> Found:
+    """Find which column is which.
+
+    Args:
+        names: The columns there are.
+        wanted: Names given by the caller, by our names.
+        origin: What the columns are from, for messages.
+        implicit: True: ratings are not looked for; False: they have to be there; None: they may be absent, with a
+            word about it.
+    """
+    wanted = dict(wanted or {})
+    strange = set(wanted) - set(COLUMNS)
+    if strange:
+        raise ConfigError(
+            f"columns are called {', '.join(COLUMNS)} here, as in {say('columns', 'user')}; "
+            f"unknown: {', '.join(sorted(strange))}"
+        )
+    if implicit and "rating" in wanted:
+        raise ConfigError("implicit feedback has no ratings to read; name no column for them")
+    found: dict[str, str] = {}
+    guessed: list[str] = []
+    for ours in COLUMNS:
+        if ours == "rating" and implicit:
+            continue
+        candidates, sure = _candidates(names, ours, wanted.get(ours))
+        if len(candidates) == 1:
+            found[ours] = candidates[0]
+            if not sure:
+                guessed.append(ours)
+        elif len(candidates) > 1 and (sure or ours != "timestamp"):
+            raise RatingsError(
+                f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say which with "
+                f"{say('columns', ours)}"
+            )
+        elif ours not in _OPTIONAL or ours in wanted or (ours == "rating" and implicit is False):
+            or_none = f", or that there is none (clicks, purchases) with {say('implicit')}" if ours == "rating" else ""
+            raise RatingsError(
+                f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
+                f"say which one it is with {say('columns', ours)}{or_none}"
+            )
+    if guessed:
+        words = ", ".join(f"{ours} = {found[ours]}" for ours in guessed)
+        tell(f"{origin}: columns guessed by their names: {words}; say otherwise with {say('columns', guessed[0])}")
+    if "rating" not in found and not implicit:
+        tell(
+            f"{origin}: no column of ratings among {_listed(names)}, so this is read as implicit feedback: who chose "
+            f"what, nothing more. If there is one, say which with {say('columns', 'rating')}"
+        )
+    return Found(found["user"], found["item"], found.get("rating"), found.get("timestamp"), tuple(guessed))
+
+
+def is_known(name: str, ours: str) -> bool:
+    """Whether a column of that name would be taken for that one of ours."""
+    return _normalized(name) in (*_SPELLINGS[ours], *_GUESSES[ours])
+
+
+def _candidates(names: Sequence[str], ours: str, wanted: str | None) -> tuple[list[str], bool]:
+    """The columns that could be it, and whether that is sure (if there is a single one)."""
+    if wanted is not None:
+        return [name for name in names if name == wanted], True
+    if ours in names:
+        return [ours], True
+    usual = [name for name in names if _normalized(name) in _SPELLINGS[ours]]
+    return (usual, True) if usual else ([name for name in names if _normalized(name) in _GUESSES[ours]], False)
+
+
+def _normalized(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """List column names, leaving out what looks like data taken for a header."""
+    shown = [name for name in names if name[:1].isalpha() and len(name) <= 40][:12]
+    return ("columns " + ", ".join(shown)) if shown else f"{len(names)} columns without names"
+
+
+_DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+
+
+def parsed_ids(series: pl.Series) -> pl.Series:
+    """Make ids integers if all of them come back as they were written: ``007`` stays text, and so does ``7`` beside it.
+
+    Blanks around an id are no part of it.
+    """
+    import polars as pl
+
+    if series.dtype != pl.String:
+        return series
+    integers = _as_written(series)
+    if integers is not None:
+        return integers
+    # There are far fewer ids than rows, so they are looked at instead.
+    distinct = series.unique(maintain_order=True)
+    stripped = distinct.str.strip_chars()
+    if stripped.equals(distinct, null_equal=True):
+        return series
+    series = series.str.strip_chars()
+    integers = _as_written(series)
+    return series if integers is None else integers
+
+
+def _as_written(text: pl.Series) -> pl.Series | None:
+    """The integers that are written there, or None where some text is not how its integer is written."""
+    integers = text.str.to_integer(strict=False)
+    if integers.null_count():
+        return None
+    # Any other spelling of an integer (leading zeros, a plus, minus zero) is longer than the usual one.
+    sizes = integers.to_numpy()
+    length = len(sizes)
+    if length and sizes.min() < 0:
+        length += int(np.count_nonzero(sizes < 0))
+        sizes = np.abs(sizes).astype(np.uint64)  # the smallest integer of 64 bits has no other absolute value
+    for digits in range(1, len(str(sizes.max(initial=0)))):
+        length += int(np.count_nonzero(sizes >= sizes.dtype.type(10**digits)))
+    return integers if int(text.str.len_bytes().sum()) == length else None
+
+
+def parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
+    """Numbers from text; the first row that has none is named."""
+    import polars as pl
+
+    numbers = series
+    if series.dtype == pl.String:
+        numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        row = int(numbers.is_null().arg_true()[0])
+        missing = series[row] is None or not str(series[row]).strip()
+        raise RatingsError(
+            f"{origin}: column '{what}', row {row + 1:,}: {'missing' if missing else 'text, not a number'}; correct "
+            "or remove the row (or check the separator)"
+        )
+    return numbers
+
+
+def parsed_times(series: pl.Series, origin: str) -> pl.Series:
+    """Read seconds since 1970, or dates as ISO 8601 writes them."""
+    import polars as pl
+
+    if series.dtype == pl.String:
+        text = series.str.strip_chars().str.replace("T", " ", literal=True).str.strip_suffix("Z")
+        if not text.cast(pl.Float64, strict=False).is_not_null().any():
+            for form in _DATES:
+                dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
+                if not dates.null_count():
+                    return dates.dt.epoch("s")
+    return parsed_numbers(series, "timestamp", origin)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table as they were found, not yet validated; without ratings it is implicit feedback."""
+
+    user: Any
+    item: Any
+    rating: Any = None
+    timestamp: Any = None
+
+
+def columns_of(data: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False) -> Columns:
+    """Take the columns out of a SciPy sparse matrix, or of any data frame that Narwhals understands."""
+    if hasattr(data, "tocoo"):
+        return _columns_of_matrix(data, wanted, origin, implicit)
+    import narwhals as nw
+
+    try:
+        wrapped = nw.from_native(data)
+    except TypeError as error:
+        raise RatingsError(
+            f"{origin}: {type(data).__name__} is no data frame that Narwhals understands (pandas, polars, "
+            "PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays or Ratings.read for a file"
+        ) from error
+    table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+    return taken(table, match_columns(table.columns, wanted, origin, implicit), origin)
+
+
+def taken(frame: Any, found: Found, origin: str) -> Columns:
+    """The columns that were found in a frame."""
+    import narwhals as nw
+
+    table = nw.from_native(frame, pass_through=False) if not isinstance(frame, nw.DataFrame) else frame
+    rating, times = found.rating, found.timestamp
+    return Columns(
+        user=_ids(table[found.user], "user", origin),
+        item=_ids(table[found.item], "item", origin),
+        rating=None if rating is None else _numbers(table[rating], "rating", origin),
+        timestamp=None if times is None else found.times(lambda: _times(table[times], origin), origin),
+    )
+
+
+def _columns_of_matrix(matrix: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None) -> Columns:
+    """What a matrix of users by items holds; ids are the numbers of rows and columns."""
+    if wanted:
+        raise ConfigError(f"{origin}: a matrix has no names of columns; its rows are users, its columns items")
+    if len(matrix.shape) != 2:
+        raise RatingsError(
+            f"{origin}: a matrix of ratings has two dimensions, users and items, not {len(matrix.shape)}"
+        )
+    entries = matrix.tocoo()
+    if np.asarray(entries.data).dtype.kind not in "biuf":
+        raise RatingsError(f"{origin}: a matrix of ratings must hold numbers, not {entries.data.dtype}")
+    users, items = (np.asarray(codes, np.int64) for codes in entries.coords)
+    return Columns(users, items, None if implicit else np.asarray(entries.data))
+
+
+def _ids(series: Any, what: str, origin: str) -> Any:
+    """Hand ids on as integers in an array or text in a polars series, the two that are fast."""
+    import narwhals as nw
+
+    _refuse_missing(series, what, origin)
+    if series.dtype.is_integer():
+        return series.to_numpy()
+    if series.dtype in (nw.String, nw.Categorical, nw.Enum):
+        return _as_polars(series.cast(nw.String))
+    return np.array([*series.to_list(), None], dtype=object)[:-1]
+
+
+def _as_polars(text: Any) -> Any:
+    import polars as pl
+
+    if text.implementation.is_pandas_like():
+        return pl.Series(text.to_list(), dtype=pl.String)
+    return pl.Series(text.to_native() if text.implementation.is_polars() else text.to_arrow())
+
+
+def _numbers(series: Any, what: str, origin: str) -> Any:
+    import narwhals as nw
+
+    _refuse_missing(series, what, origin)
+    if series.dtype.is_numeric():
+        return series.to_numpy()
+    if series.dtype == nw.Object:  # pandas columns that lost their type
+        listed = series.to_list()
+        for row, value in enumerate(listed, start=1):
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+                raise RatingsError(f"{origin}: column '{what}', row {row:,}: not a number but {type(value).__name__}")
+        return listed
+    raise RatingsError(f"{origin}: column '{what}' must hold numbers, not {series.dtype}")
+
+
+def _times(series: Any, origin: str) -> Any:
+    import narwhals as nw
+
+    _refuse_missing(series, "timestamp", origin)
+    if series.dtype in (nw.Datetime, nw.Date):
+        moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
+        return moments.dt.timestamp("us").to_numpy() // 1_000_000
+    if series.dtype == nw.String:
+        return parsed_times(_as_polars(series), origin).to_numpy()
+    return _numbers(series, "timestamp", origin)
+
+
+def _refuse_missing(series: Any, what: str, origin: str) -> None:
+    if series.null_count():
+        row = int(np.argmax(series.is_null().to_numpy())) + 1
+        raise RatingsError(f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in")

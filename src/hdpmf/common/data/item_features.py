@@ -1,0 +1,285 @@
+"""Item features as numbers (genres, years, or any columns of a file), and item lists read from files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpmf.common.data.ids import IdIndex, factorise
+from hdpmf.common.data.items import ItemTable
+from hdpmf.common.data.table import Ratings
+from hdpmf.errors import RatingsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+GENRE_RIDGE = 12.0
+
+NUMBER_RIDGE = 15.0
+
+YEAR_RIDGES = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
+"""The columns that a year becomes, and their ridges."""
+
+_UNKNOWN_YEAR = 1995.0  # the column is 0 there
+
+_SEQUEL = re.compile(r"\b(?:II|III|IV|V|VI|VII|VIII|[2-6])\b")
+
+_FEWEST_SEQUELS = 10  # below that a column would be about single items
+
+_MOST_VALUES = 50  # a column of words with more different ones is a title or a name, not a kind
+
+_ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemFeatures:
+    """Public features, one row per item of a catalogue.
+
+    Attributes:
+        names: Of the columns; a prior finds its own by these.
+        matrix: One row per item; all zero for an item that nothing is known of.
+        ridges: How strongly each user's coefficient is held to zero, in ratings.
+        source: Where they come from.
+        left_out: Columns that could not be used, with the reason.
+    """
+
+    names: tuple[str, ...]
+    matrix: np.ndarray = field(repr=False)
+    ridges: np.ndarray = field(repr=False)
+    source: str
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of_table(cls, table: ItemTable, items: IdIndex) -> ItemFeatures:
+        """Genres, years and sequels of a data set's own item table."""
+        rows = table.index.find(items.ids)
+        known = np.flatnonzero(rows >= 0)
+        names = sorted({genre for genres in table.genres for genre in genres if genre.lower() != "unknown"})
+        position = {name: at for at, name in enumerate(names)}
+        genres = np.zeros((len(items), len(names)))
+        years = np.full(len(items), _UNKNOWN_YEAR)
+        sequels = np.zeros(len(items))
+        for item in known:
+            sequels[item] = bool(_SEQUEL.search(table.titles[rows[item]]))
+            for genre in table.genres[rows[item]]:
+                if genre in position:
+                    genres[item, position[genre]] = 1.0
+            years[item] = table.years[rows[item]] or _UNKNOWN_YEAR
+        columns = [_Columns([f"genre:{name}" for name in names], genres, np.full(len(names), GENRE_RIDGE))]
+        if any(year is not None for year in table.years):
+            columns.append(_years(years))
+        if sequels.sum() >= _FEWEST_SEQUELS:
+            columns.append(_Columns(["title:sequel"], sequels[:, None], np.array([GENRE_RIDGE])))
+        return _joined(columns, "item table")
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], items: IdIndex) -> ItemFeatures:
+        """Columns of a CSV, TSV or Parquet file with a header; the item ids are in ``item`` or the first column.
+
+        Numbers are standardised. Words become one column per word, several words in one field are separated by
+        ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column of words with more than 50
+        different ones is left out.
+        """
+        frame = read_frame(path)
+        label = os.path.basename(os.fspath(path))
+        id_name = id_column(frame.columns)
+        listed = frame[id_name].to_list()
+        if not items.is_integer:
+            listed = [None if item is None else str(item) for item in listed]
+        codes = items.find(listed)
+        known = np.flatnonzero(codes >= 0)
+        if len(known) == 0:
+            raise RatingsError(f"{label}: none of its items is in the ratings; is {id_name!r} the column of item ids?")
+        if len(np.unique(codes[known])) < len(known):
+            raise RatingsError(f"{label}: an item has more than one row; keep one row per item")
+        columns, left_out = [], []
+        for name in frame.columns:
+            if name == id_name:
+                continue
+            made = _columns(name, frame[name], codes, known, len(items))
+            if isinstance(made, str):
+                left_out.append(f"{name}: {made}")
+            else:
+                columns.append(made)
+        if not columns:
+            raise RatingsError(f"{label}: no column can be used as a feature ({'; '.join(left_out) or 'only ids'})")
+        return _joined(columns, label, tuple(left_out))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def fingerprint(items: IdIndex, features: ItemFeatures | None) -> str:
+    """Of a catalogue: its item ids and their public features, in order."""
+    digest = hashlib.sha256()
+    ids = items.ids
+    digest.update(ids.astype("<i8").tobytes() if ids.dtype.kind == "i" else "\0".join(ids.tolist()).encode())
+    if features is not None:
+        digest.update("\0".join(features.names).encode())
+        digest.update(np.ascontiguousarray(features.matrix, "<f8").tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    names: Sequence[str]
+    matrix: np.ndarray
+    ridges: np.ndarray
+
+
+def _joined(columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] = ()) -> ItemFeatures:
+    return ItemFeatures(
+        tuple(name for group in columns for name in group.names),
+        np.column_stack([group.matrix for group in columns]),
+        np.concatenate([group.ridges for group in columns]),
+        source,
+        left_out,
+    )
+
+
+def years_of(column: np.ndarray) -> np.ndarray:
+    """The years that were made the column ``year``."""
+    return np.asarray(column * 10.0 + _UNKNOWN_YEAR)
+
+
+def _years(years: np.ndarray) -> _Columns:
+    """Piecewise linear: taste for old films does not grow with every year in the same way."""
+    parts = (years - _UNKNOWN_YEAR, np.maximum(1980.0 - years, 0.0), np.maximum(years - 1990.0, 0.0))
+    return _Columns(list(YEAR_RIDGES), np.column_stack(parts) / 10.0, np.array(list(YEAR_RIDGES.values())))
+
+
+def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray, n_items: int) -> _Columns | str:
+    """The features that a file's column gives, or why it gives none."""
+    import polars as pl
+
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+        numbers = np.full(n_items, np.nan)
+        numbers[codes[known]] = column.cast(pl.Float64).to_numpy()[known]
+        finite = np.isfinite(numbers)
+        if not finite.any():
+            return "no finite number in it"
+        if name.lower() == "year":
+            return _years(np.where(finite, np.clip(numbers, 1800, 2200), _UNKNOWN_YEAR))
+        spread = float(numbers[finite].std())
+        if spread == 0:
+            return "the same number everywhere"
+        standard = np.clip((numbers - numbers[finite].mean()) / spread, -3.0, 3.0)
+        return _Columns([f"number:{name}"], np.where(finite, standard, 0.0)[:, None], np.array([NUMBER_RIDGE]))
+    if column.dtype != pl.String:
+        return f"{column.dtype} is neither numbers nor words"
+    words = [text.split("|") if text else [] for text in column.to_list()]
+    counted: dict[str, int] = {}
+    for row in known:
+        for word in words[row]:
+            counted[word.strip()] = counted.get(word.strip(), 0) + 1
+    usable = sorted(word for word, count in counted.items() if word and word.lower() != "unknown" and count > 1)
+    if not usable or len(counted) > _MOST_VALUES:
+        return f"{len(counted)} different words"
+    prefix = "genre" if name.lower() in ("genre", "genres") else name
+    position = {word: at for at, word in enumerate(usable)}
+    matrix = np.zeros((n_items, len(usable)))
+    for row in known:
+        for word in words[row]:
+            if word.strip() in position:
+                matrix[codes[row], position[word.strip()]] = 1.0
+    return _Columns([f"{prefix}:{word}" for word in usable], matrix, np.full(len(usable), GENRE_RIDGE))
+
+
+def id_column(names: Sequence[str]) -> str:
+    """The column that holds item ids: by its name, or the first."""
+    plain = [name.lower().replace("_", "") for name in names]
+    return next((names[plain.index(name)] for name in _ID_NAMES if name in plain), names[0])
+
+
+def read_frame(
+    path: str | os.PathLike[str],
+    ids: Callable[[Sequence[str]], Sequence[str]] = lambda names: [id_column(names)],
+    what: str = "items",
+) -> pl.DataFrame:
+    """A table from a CSV, TSV or Parquet file, or a RatingsError; ``ids`` says which columns hold ids."""
+    import polars as pl
+
+    from hdpmf.common.data.columns import parsed_ids
+    from hdpmf.common.data.parquet_guard import looks_sound
+    from hdpmf.common.data.readers import read_bytes
+
+    label = os.path.basename(os.fspath(path))
+    data = read_bytes(path)
+    try:
+        frame: pl.DataFrame
+        if data.startswith(b"PAR1"):
+            if not looks_sound(data):
+                raise RatingsError(f"{label}: the Parquet file is truncated, corrupted or of a kind unknown here")
+            frame = pl.read_parquet(io.BytesIO(data))
+        else:
+            first = data.split(b"\n", 1)[0]
+            mark = max("\t,;", key=lambda sign: first.count(sign.encode()))
+            # Ids as they are written: 0000000011 is not 11.
+            written = dict.fromkeys(ids(pl.read_csv(data, separator=mark, n_rows=0).columns), pl.String)
+            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000, schema_overrides=written)
+            frame = frame.with_columns(parsed_ids(frame[name]) for name in written)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise RatingsError(f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line") from error
+    if frame.height == 0 or frame.width < 2:
+        raise RatingsError(f"{label}: a table of {what} needs a header, a column of ids and at least one more column")
+    return frame
+
+
+_TITLES = ("title", "name")
+
+_GENRES = ("genres", "genre", "categories")
+
+_YEARS = ("year",)
+
+
+def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
+    """The ratings of the items that a file lists (`Ratings.over`); ids compare as they are written."""
+    table = read_item_table(path)
+    if table.index.is_integer != ratings.items.is_integer:
+        ratings, table = ratings.with_text_ids(items=True), table.with_text_ids()
+    return ratings.over(table)
+
+
+def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
+    """Items from a CSV, TSV or Parquet file with a header.
+
+    The ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``, ``genres`` (separated by
+    ``|``) and ``year`` are used where they are there, other columns are not.
+
+    Raises:
+        RatingsError: It is no such file, or an item is listed twice.
+    """
+    import polars as pl
+
+    frame = read_frame(path)
+    label = os.path.basename(os.fspath(path))
+    id_name = id_column(frame.columns)
+    index, codes = factorise(frame[id_name], id_name)
+    if len(index) < len(codes):
+        raise RatingsError(f"{label}: an item is listed twice; keep one row per item")
+    plain = {name.lower(): name for name in frame.columns if name != id_name}
+
+    def column(names: tuple[str, ...]) -> pl.Series | None:
+        return next((frame[plain[name]] for name in names if name in plain), None)
+
+    titles, genres, years = column(_TITLES), column(_GENRES), column(_YEARS)
+    try:
+        numbers = None if years is None else years.cast(pl.Int64, strict=True).to_list()
+    except pl.exceptions.PolarsError:
+        raise RatingsError(f"{label}: the column 'year' has something that is no year") from None
+    words = [] if genres is None else genres.cast(pl.String).fill_null("").to_list()
+    n = len(codes)
+    return ItemTable.build(
+        index.ids[codes],
+        [""] * n if titles is None else titles.cast(pl.String).fill_null("").to_list(),
+        [[word.strip() for word in text.split("|") if word.strip()] for text in words] or [[]] * n,
+        [None] * n if numbers is None else numbers,
+    )

@@ -1,0 +1,155 @@
+"""Public facts about items (titles, genres, years), and filters of items by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpmf.common.data.ids import Id, IdIndex
+from hdpmf.errors import ConfigError, RatingsError
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """Public facts about items, one entry per item in the order of `ids`.
+
+    Attributes:
+        index: The items' ids.
+        titles: A title per item.
+        genres: The genres of each item.
+        years: The year of each item, or None where it is not known.
+    """
+
+    index: IdIndex
+    titles: tuple[str, ...] = field(repr=False)
+    genres: tuple[tuple[str, ...], ...] = field(repr=False)
+    years: tuple[int | None, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not len(self.index) == len(self.titles) == len(self.genres) == len(self.years):
+            raise RatingsError(
+                f"an item table needs one title, genre list and year per id: got {len(self.index):,} ids, "
+                f"{len(self.titles):,} titles, {len(self.genres):,} genre lists, {len(self.years):,} years"
+            )
+
+    @classmethod
+    def build(
+        cls,
+        ids: Sequence[Id] | NDArray[Any],
+        titles: Sequence[str],
+        genres: Sequence[Sequence[str]],
+        years: Sequence[int | None],
+    ) -> ItemTable:
+        """Make a table from columns in any order of ids."""
+        if not len(ids) == len(titles) == len(genres) == len(years):
+            raise RatingsError("an item table needs one title, genre list and year per id")
+        index = IdIndex(ids)
+        order = np.empty(len(index), dtype=np.int64)
+        order[index.find(ids)] = np.arange(len(index))
+        positions = order.tolist()
+        return cls(
+            index,
+            tuple(titles[i] for i in positions),
+            tuple(tuple(genres[i]) for i in positions),
+            tuple(years[i] for i in positions),
+        )
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The items' ids, in order."""
+        return self.index.ids
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def with_text_ids(self) -> ItemTable:
+        """The same facts with integer ids written as text."""
+        if not self.index.is_integer:
+            return self
+        return ItemTable.build(self.ids.astype(str), self.titles, self.genres, self.years)
+
+    def title(self, item_id: Id) -> str | None:
+        """Return the title of an item, or None where the table does not list it."""
+        code = int(self.index.find([item_id])[0])
+        return self.titles[code] if code >= 0 else None
+
+    def select(self, ids: Iterable[Id] | NDArray[Any]) -> ItemTable:
+        """Keep only the items asked for; those the table does not list are left out."""
+        found = np.unique(self.index.find(ids))
+        positions = found[found >= 0].tolist()
+        return ItemTable(
+            IdIndex(self.index.ids[positions], as_given=True),
+            tuple(self.titles[i] for i in positions),
+            tuple(self.genres[i] for i in positions),
+            tuple(self.years[i] for i in positions),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFilter:
+    """What items have to be like. All of it has to hold.
+
+    Attributes:
+        genres: At least one of these, in any letter case.
+        not_genres: None of these.
+        from_year: This year or later.
+        to_year: This year or earlier. An item without a year is in no range.
+        items: Only these; None for all.
+    """
+
+    genres: Sequence[str] = ()
+    not_genres: Sequence[str] = ()
+    from_year: int | None = None
+    to_year: int | None = None
+    items: Sequence[Id] | np.ndarray[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_year is not None and self.to_year is not None and self.from_year > self.to_year:
+            raise ConfigError(f"no year is from {self.from_year} and to {self.to_year}; swap them")
+
+    def allowed(self, items: IdIndex, table: ItemTable | None) -> np.ndarray:
+        """Which items of a catalogue pass.
+
+        Raises:
+            ConfigError: It asks for genres or years where none are known, or for a genre that there is not.
+            UnknownIdError: One of ``items`` is not in the catalogue.
+        """
+        passing = np.ones(len(items), bool)
+        if self.items is not None:
+            passing[:] = False
+            passing[items.codes(self.items)] = True
+        if self.genres or self.not_genres:
+            genres = [set(map(str.casefold, own)) for own in _column(table, items, "genres", ())]
+            there = sorted({genre for own in table.genres for genre in own}) if table is not None else []
+            if not there:
+                raise ConfigError("no genres are known of these items, so none can be asked for")
+            wanted, unwanted = _known(self.genres, there), _known(self.not_genres, there)
+            passing &= np.array([bool(own & wanted) or not wanted for own in genres], bool)
+            passing &= np.array([not own & unwanted for own in genres], bool)
+        if self.from_year is not None or self.to_year is not None:
+            years = _column(table, items, "years", None)
+            if not any(year is not None for year in years):
+                raise ConfigError("no years are known of these items, so none can be asked for")
+            first, last = self.from_year or -np.inf, np.inf if self.to_year is None else self.to_year
+            passing &= np.array([year is not None and first <= year <= last for year in years], bool)
+        return passing
+
+
+def _known(names: Sequence[str], there: Sequence[str]) -> set[str]:
+    wanted = set(map(str.casefold, names))
+    unknown = [name for name in names if name.casefold() not in set(map(str.casefold, there))]
+    if unknown:
+        raise ConfigError(f"there is no genre {unknown[0]!r}; there are {', '.join(there)}")
+    return wanted
+
+
+def _column(table: ItemTable | None, items: IdIndex, name: str, missing: Any) -> list[Any]:
+    """A column of the table for these items."""
+    if table is None:
+        return [missing] * len(items)
+    column = getattr(table, name)
+    return [missing if row < 0 else column[row] for row in table.index.find(items.ids).tolist()]

@@ -1,0 +1,323 @@
+"""Read and write rating files: CSV, TSV, ``::``-separated and Parquet, plain or gzip-compressed.
+
+Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries underneath do not get
+out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.hints import say
+from hdpmf.common.data.columns import (
+    COLUMNS,
+    Columns,
+    Found,
+    is_known,
+    match_columns,
+    parsed_ids,
+    parsed_numbers,
+    parsed_times,
+    taken,
+)
+from hdpmf.common.data.parquet_guard import looks_sound
+from hdpmf.errors import ConfigError, RatingsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hdpmf.common.data.table import Ratings
+
+
+_GZIP = b"\x1f\x8b"
+
+_PARQUET = b"PAR1"
+
+_BOM = b"\xef\xbb\xbf"
+
+_MARKS = (b"::", b"\t", b",", b";", b"|")
+
+# How many rows tell which columns are worth parsing as numbers.
+_PROBED_ROWS = 1000
+
+# Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's own "unit
+# separator": no text field has it.
+_UNIT = b"\x1f"
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    implicit: bool | None = False,
+) -> Columns:
+    """Read the columns of a file; see `Ratings.read` for the arguments."""
+    return parse_columns(
+        read_bytes(path),
+        os.path.basename(os.fspath(path)),
+        columns=columns,
+        separator=separator,
+        header=header,
+        implicit=implicit,
+    )
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, unpacked if it is gzip-compressed."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise RatingsError(f"there is no file {os.fspath(path)}; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise RatingsError(f"could not read {os.fspath(path)!r}: {reason}") from error
+    return decompress(data, os.path.basename(os.fspath(path)))
+
+
+def decompress(data: bytes, origin: str) -> bytes:
+    """Unpack gzip, whatever the file is called; leave everything else as it is."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RatingsError(
+            f"{origin}: the gzip file is truncated or corrupted; get it again from where it came"
+        ) from error
+
+
+def parse_columns(
+    data: bytes,
+    origin: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    implicit: bool | None = False,
+) -> Columns:
+    """Find the columns in the content of a file."""
+    if data.startswith(_PARQUET):
+        return _parse_parquet(data, origin, columns, implicit)
+    return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header, implicit)
+
+
+def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None) -> Columns:
+    import polars as pl
+
+    problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
+    if not looks_sound(data):
+        raise RatingsError(problem)
+    try:
+        names = list(pl.read_parquet_schema(io.BytesIO(data)))
+        found = match_columns(names, columns, origin, implicit)
+        frame = pl.read_parquet(io.BytesIO(data), columns=found.names)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise RatingsError(problem) from error
+    return taken(frame, found, origin)
+
+
+def _parse_text(
+    data: bytes,
+    origin: str,
+    columns: Mapping[str, str] | None,
+    separator: str | None,
+    header: bool | None,
+    implicit: bool | None,
+) -> Columns:
+    if separator is not None and (not separator or separator in ("\n", "\r", '"')):
+        raise ConfigError("separator must be one or more characters other than a line end or a quote")
+    first = _first_line(data)
+    if not first.strip():
+        raise RatingsError(f"{origin}: the file is empty or begins with an empty line; it has no ratings")
+    if b"\0" in first:
+        raise RatingsError(f"{origin}: this is not a text file; give a CSV, TSV, '::' or Parquet file")
+    mark = separator.encode() if separator is not None else _guess_separator(first)
+    quoted = mark in (b",", b";")
+    fields = [_unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)]
+    if header is None:
+        header = columns is not None or _begins_with_names(fields, implicit)
+    if len(mark) > 1:
+        if _UNIT in data:
+            raise RatingsError(f"{origin}: control characters between the fields; is this a rating file?")
+        data, mark = data.replace(mark, _UNIT), _UNIT
+    if header:
+        try:
+            names = [field.decode() for field in fields]
+        except UnicodeDecodeError:
+            raise _not_utf8(origin) from None
+        found = match_columns(names, columns, origin, implicit)
+        if len(set(names)) != len(names):
+            raise RatingsError(f"{origin}: two columns have the same name")
+    elif columns is not None:
+        raise ConfigError(f"{say('columns', 'user')} names a column of a header, but the file is read without one")
+    else:
+        if not (2 if implicit else 3) <= len(fields) <= len(COLUMNS):
+            raise RatingsError(
+                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but "
+                f"this one has {len(fields)}; check the separator or add a header line"
+            )
+        names = list(COLUMNS[: len(fields)])
+        found = match_columns(names, None, origin, implicit)
+    return _typed(_TextTable(data, origin, names, mark.decode(), header, quoted), found)
+
+
+class _TextTable:
+    """The content of a delimited file and how to cut it."""
+
+    def __init__(self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool) -> None:
+        self.data, self.origin, self.names = data, origin, names
+        self.mark, self.header, self.quoted = mark, header, quoted
+
+    def frame(self, types: dict[str, type[pl.DataType]], rows: int | None = None) -> pl.DataFrame:
+        import polars as pl
+
+        # By position: names in the file could be anything, and repeat what the engine reserves.
+        places = {name: f"column_{place}" for place, name in enumerate(self.names, start=1)}
+        frame = pl.read_csv(
+            io.BytesIO(self.data),
+            has_header=False,
+            skip_lines=1 if self.header else 0,
+            separator=self.mark,
+            quote_char='"' if self.quoted else None,
+            schema={place: types.get(name, pl.String) for name, place in places.items()},
+            columns=[places[name] for name in types],
+            n_rows=rows,
+        )
+        return frame.select(pl.col(places[name]).alias(name) for name in types)
+
+
+def _typed(table: _TextTable, found: Found) -> Columns:
+    """Parse as numbers what begins as numbers, which is fast, and everything as text only where that fails."""
+    import polars as pl
+
+    foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
+    text: dict[str, type[pl.DataType]] = dict.fromkeys(found.names, pl.String)
+    numeric: dict[str, type[pl.DataType]] = {}
+    if found.rating is not None:
+        numeric[found.rating] = pl.Float64
+    if found.timestamp is not None:
+        numeric[found.timestamp] = pl.Int64
+    try:
+        begin = table.frame(text, rows=_PROBED_ROWS)
+        frame = table.frame(text | {name: kind for name, kind in numeric.items() if _all_are(kind, begin[name])})
+    except foreign:
+        try:
+            frame = table.frame(text)
+        except foreign as error:
+            raise _unreadable(table) from error
+    if not len(frame):
+        raise RatingsError(f"{table.origin}: there are no ratings in it; at least one row is needed")
+    rating, times = found.rating, found.timestamp
+    return Columns(
+        user=parsed_ids(frame[found.user]),
+        item=parsed_ids(frame[found.item]),
+        rating=None if rating is None else parsed_numbers(frame[rating], "rating", table.origin).to_numpy(),
+        timestamp=None
+        if times is None
+        else found.times(lambda: parsed_times(frame[times], table.origin).to_numpy(), table.origin),
+    )
+
+
+def _all_are(kind: type[pl.DataType], series: pl.Series) -> bool:
+    return not series.cast(kind, strict=False).null_count()
+
+
+def _unreadable(table: _TextTable) -> RatingsError:
+    try:
+        table.data.decode()
+    except UnicodeDecodeError:
+        return _not_utf8(table.origin)
+    mark = table.mark.encode()
+    for row, line in enumerate(table.data.splitlines(), start=0 if table.header else 1):
+        if line.count(mark) >= len(table.names) and not table.quoted:
+            return RatingsError(
+                f"{table.origin}: row {row:,} has more than {len(table.names)} fields; correct or remove it"
+            )
+    return RatingsError(
+        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not closed; "
+        "check the file and the separator"
+    )
+
+
+def _not_utf8(origin: str) -> RatingsError:
+    return RatingsError(f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again")
+
+
+def _first_line(data: bytes) -> bytes:
+    end = data.find(b"\n")
+    return data if end < 0 else data[:end]
+
+
+def _guess_separator(line: bytes) -> bytes:
+    for mark in _MARKS:
+        if line.count(mark) >= 2:
+            return mark
+    if line.strip().count(b" ") >= 2:
+        return b" "
+    return next((mark for mark in _MARKS if mark in line), b",")
+
+
+def _begins_with_names(fields: list[bytes], implicit: bool | None) -> bool:
+    """Whether a first line holds the names of columns: what stands for a rating there is no number."""
+    if len(fields) > 2:
+        return not _is_number(fields[2])
+    return not implicit or all(
+        is_known(field.decode(errors="replace"), ours) for field, ours in zip(fields, COLUMNS, strict=False)
+    )
+
+
+def _unquote(field: bytes) -> bytes:
+    field = field.strip()
+    return field[1:-1] if len(field) >= 2 and field[:1] == field[-1:] == b'"' else field
+
+
+def _is_number(field: bytes) -> bool:
+    if not field:
+        return True  # a rating that is missing, and the message about it will say so
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def write_ratings(ratings: Ratings, path: str | os.PathLike[str]) -> None:
+    """Write ratings as CSV, TSV or Parquet, by the ending of the name, with a header.
+
+    Ratings are private: the file is readable by its owner only.
+    """
+    import polars as pl
+
+    ending = Path(path).suffix.lower()
+    if ending not in (".csv", ".tsv", ".parquet"):
+        raise ConfigError(f"ratings are written to .csv, .tsv or .parquet, not to '{Path(path).name}'")
+    values = ratings.values
+    whole = np.rint(values)
+    columns = {
+        "user": pl.Series(ratings.users.ids.tolist()).gather(ratings.user_codes),
+        "item": pl.Series(ratings.items.ids.tolist()).gather(ratings.item_codes),
+        # "4" and not "4.0" where nobody gave half a star.
+        "rating": pl.Series(whole.astype(np.int32) if np.array_equal(whole, values) else values),
+    }
+    if ratings.implicit:
+        del columns["rating"]
+    if ratings.timestamps is not None:
+        columns["timestamp"] = pl.Series(ratings.timestamps)
+    frame = pl.DataFrame(columns)
+    buffer = io.BytesIO()
+    if ending == ".parquet":
+        frame.write_parquet(buffer)
+    else:
+        frame.write_csv(buffer, separator="," if ending == ".csv" else "\t", quote_style="necessary")
+    atomic_write(path, buffer.getvalue(), mode=0o600)

@@ -1,0 +1,329 @@
+"""A synthetic world with MovieLens' shape: no download, no licence, any size, the same for the same seed.
+
+Items have genres; genres have directions in a small space of tastes; users like some directions and dislike others. A
+rating is an average plus the user's and the item's bias, plus how well the two match, plus chance, rounded to stars. A
+few items are rated by many and most by few, and the same goes for how much users rate. Users rate what they like a
+little more often than what they do not, as people do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpmf.common.data.checks import RngLike, as_generator
+from hdpmf.common.data.ids import IdIndex
+from hdpmf.common.data.items import ItemTable
+from hdpmf.common.data.scale import RatingScale
+from hdpmf.common.data.table import Ratings
+from hdpmf.errors import ConfigError
+
+GENRES = (
+    "Drama",
+    "Comedy",
+    "Action",
+    "Thriller",
+    "Romance",
+    "Adventure",
+    "Crime",
+    "Science Fiction",
+    "Horror",
+    "Family",
+    "Mystery",
+    "Musical",
+)
+
+_FIRST = (
+    "Amber", "Broken", "Crimson", "Distant", "Electric", "Forgotten", "Golden", "Hollow", "Invisible", "Jade",
+    "Kindred", "Last", "Midnight", "Northern", "Open", "Paper", "Quiet", "Restless", "Silver", "Tender",
+    "Unwritten", "Velvet", "Wandering", "Young",
+)  # fmt: skip
+
+_SECOND = (
+    "Anchor", "Bridge", "Carnival", "Detective", "Empire", "Falcon", "Garden", "Harbour", "Island", "Journey",
+    "Kingdom", "Lantern", "Mirror", "Night", "Orchard", "Parade", "Question", "River", "Station", "Theatre",
+    "Umbrella", "Voyage", "Window", "Zephyr",
+)  # fmt: skip
+
+_THIRD = (
+    "of Glass",
+    "in Winter",
+    "at Dawn",
+    "Without Maps",
+    "by the Sea",
+    "for Two",
+    "Returns",
+    "Underground",
+)
+
+
+def invent_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
+    """Make up a title, with the year in brackets as MovieLens has it, and the year, for each item.
+
+    Titles all differ: words are combined in a shuffled order, and numbered like sequels when they run out.
+    """
+    words = len(_FIRST) * len(_SECOND) * (len(_THIRD) + 1)
+    order = generator.permutation(words).tolist()
+    # More recent years are more common, as in MovieLens.
+    years = (2024 - np.minimum(generator.exponential(14, size=n_items), 90)).astype(int).tolist()
+    titles = [_title(order[item % words], item // words, years[item]) for item in range(n_items)]
+    return titles, years
+
+
+def _title(combination: int, sequel: int, year: int) -> str:
+    rest, first = divmod(combination, len(_FIRST))
+    third, second = divmod(rest, len(_SECOND))
+    ending = f" {_THIRD[third - 1]}" if third else ""
+    number = f" {sequel + 1}" if sequel else ""
+    return f"{_FIRST[first]} {_SECOND[second]}{ending}{number} ({year})"
+
+
+_MEAN = 3.3
+
+_USER_BIAS, _ITEM_BIAS, _TASTE, _CHANCE = 0.52, 0.45, 0.7, 0.78
+
+# Sizes of the blocks that bound the memory beyond the result: ratings, and user-item pairs.
+_RATINGS_PER_BLOCK = 500_000
+
+_DENSE_PER_BLOCK = 4_000_000
+
+_ROUNDS = 12
+
+_FIRST_TIME, _SECONDS_PER_YEAR = 946_684_800, 31_557_600
+
+
+@dataclass(frozen=True)
+class _World:
+    """What is behind the ratings."""
+
+    popularity: NDArray[np.float64]  # sums to 1
+    item_bias: NDArray[np.float32]
+    item_tastes: NDArray[np.float32]
+    user_bias: NDArray[np.float32]
+    user_tastes: NDArray[np.float32]
+    counts: NDArray[np.int64]  # ratings per user
+
+
+def synthetic_world(
+    n_users: int = 600, n_items: int = 400, n_ratings: int = 40_000, rng: RngLike = 0, *, n_tastes: int = 6
+) -> Ratings:
+    """Make a world of ratings.
+
+    Args:
+        n_users: How many users; each rates at least one item.
+        n_items: How many items there are; with few ratings, some may have none.
+        n_ratings: How many ratings, exactly; at most one per user and item.
+        rng: A seed or a generator.
+        n_tastes: The dimension of the space of tastes.
+
+    Returns:
+        Ratings of one to five stars, with titles, years and genres. Users are 1, 2, ...; items too.
+    """
+    for label, value in (
+        ("n_users", n_users),
+        ("n_items", n_items),
+        ("n_ratings", n_ratings),
+        ("n_tastes", n_tastes),
+    ):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31:
+            raise ConfigError(f"{label} must be an integer of at least 1 and below 2^31")
+    if not n_users <= n_ratings <= n_users * n_items:
+        raise ConfigError(
+            f"n_ratings must be between n_users ({n_users:,}: one each) and n_users * n_items "
+            f"({n_users * n_items:,}: everyone rated everything)"
+        )
+    generator = as_generator(rng)
+    genres = _draw_genres(n_items, generator)
+    world = _draw_world(n_users, n_items, n_ratings, n_tastes, genres, generator)
+    user_codes, item_codes = _draw_pairs(world, generator)
+    values = _draw_stars(world, user_codes, item_codes, generator)
+    titles, years = invent_titles(n_items, generator)
+    ids = np.arange(1, n_items + 1)
+    names = [tuple(GENRES[genre] for genre in dict.fromkeys(row)) for row in genres.tolist()]
+    table = ItemTable(IdIndex(ids), tuple(titles), tuple(names), tuple(years))
+    return Ratings(
+        users=IdIndex(np.arange(1, n_users + 1)),
+        items=IdIndex(ids),
+        user_codes=user_codes,
+        item_codes=item_codes,
+        values=values,
+        timestamps=_draw_times(world.counts, generator),
+        scale=RatingScale(1, 5, 1),
+        item_table=table,
+        name="Synthetic",
+    )
+
+
+def _draw_genres(n_items: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Give each item a main genre and a second one, which may be the same."""
+    share = 1 / np.arange(2, len(GENRES) + 2)
+    return generator.choice(len(GENRES), size=(n_items, 2), p=share / share.sum())
+
+
+def _draw_world(
+    n_users: int,
+    n_items: int,
+    n_ratings: int,
+    n_tastes: int,
+    genres: NDArray[np.int64],
+    generator: np.random.Generator,
+) -> _World:
+    normal = generator.standard_normal
+    directions = normal((len(GENRES), n_tastes), dtype=np.float32)
+    # Two thirds of an item's character is its genre; the rest is its own.
+    item_tastes = 0.6 * directions[genres[:, 0]] + 0.4 * directions[genres[:, 1]]
+    item_tastes += 0.5 * normal((n_items, n_tastes), dtype=np.float32)
+    item_tastes /= np.sqrt(np.mean(item_tastes**2) * n_tastes)
+    quality = normal(n_items, dtype=np.float32)
+    # Popular items tend to be liked, as in MovieLens.
+    fame = 0.35 * quality + normal(n_items, dtype=np.float32)
+    rank = np.empty(n_items)
+    rank[np.argsort(-fame, kind="stable")] = np.arange(n_items)
+    popularity = 1 / (rank + 1 + 0.06 * n_items) ** 1.15
+    activity = np.exp(normal(n_users) * 0.9)
+    return _World(
+        popularity=popularity / popularity.sum(),
+        item_bias=(_ITEM_BIAS * quality).astype(np.float32),
+        item_tastes=item_tastes.astype(np.float32),
+        user_bias=_USER_BIAS * normal(n_users, dtype=np.float32),
+        user_tastes=normal((n_users, n_tastes), dtype=np.float32),
+        counts=_share_out(activity, n_ratings, n_items),
+    )
+
+
+def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> NDArray[np.int64]:
+    """Share out ratings in proportion to activity, between one and ``n_items`` each, exactly in sum."""
+    # The cap bends proportions, so the factor that makes the sum right is found by halving.
+    low, high = 0.0, n_ratings / float(activity.min()) + 1
+    for _ in range(100):
+        middle = (low + high) / 2
+        if np.clip(activity * middle, 1, n_items).sum() < n_ratings:
+            low = middle
+        else:
+            high = middle
+    exact = np.clip(activity * low, 1, n_items)
+    counts = np.floor(exact).astype(np.int64)
+    missing = n_ratings - int(counts.sum())
+    order = np.argsort(counts - exact, kind="stable")  # largest remainder first
+    while missing > 0:
+        chosen = order[counts[order] < n_items][:missing]
+        counts[chosen] += 1
+        missing -= len(chosen)
+    return counts
+
+
+def _draw_pairs(world: _World, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Draw who rates what without repetition, in blocks of users that bound the memory beyond the result."""
+    n_items = len(world.popularity)
+    user_codes = np.repeat(np.arange(len(world.counts), dtype=np.int32), world.counts)
+    item_codes = np.empty(len(user_codes), dtype=np.int32)
+    starts = np.cumsum(world.counts) - world.counts
+    # Drawing one at a time wastes draws on a user who rates much of what there is; drawing for all items at
+    # once wastes them on everyone else.
+    many = world.counts * 8 >= n_items
+    left = [_draw_few(world, users, starts, item_codes, generator) for users in _by_ratings(world, ~many)]
+    everyone_left = np.concatenate([np.flatnonzero(many), *left])
+    per_block = max(1, _DENSE_PER_BLOCK // n_items)
+    for first in range(0, len(everyone_left), per_block):
+        _draw_many(world, everyone_left[first : first + per_block], starts, item_codes, generator)
+    return user_codes, item_codes
+
+
+def _by_ratings(world: _World, chosen: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Cut the chosen users into blocks with about the same number of ratings."""
+    users = np.flatnonzero(chosen)
+    block = np.cumsum(world.counts[users]) // _RATINGS_PER_BLOCK
+    return np.split(users, np.flatnonzero(np.diff(block)) + 1) if len(users) else []
+
+
+def _draw_few(
+    world: _World,
+    users: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    item_codes: NDArray[np.int32],
+    generator: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Draw items by popularity, keep what the user would watch, once each; return users still short."""
+    n_items = len(world.popularity)
+    cumulated = np.cumsum(world.popularity)
+    wanted = world.counts[users]
+    kept = np.empty(0, dtype=np.int64)  # keys: place of the user in the block * n_items + item, as drawn
+    counts = np.zeros(len(users), dtype=np.int64)
+    for _ in range(_ROUNDS):
+        short = np.maximum(wanted - counts, 0)
+        if not short.any():
+            break
+        place = np.repeat(np.arange(len(users)), np.where(short > 0, 3 * short + 4, 0))
+        item = np.searchsorted(cumulated, generator.random(len(place)) * cumulated[-1], side="right")
+        item = np.minimum(item, n_items - 1)
+        watched = generator.random(len(place)) < _interest(_match(world, users[place], item))
+        kept = np.concatenate([kept, place[watched] * n_items + item[watched]])
+        _, first = np.unique(kept, return_index=True)
+        kept = kept[np.sort(first)]  # in the order of drawing, which makes it sampling without replacement
+        counts = np.bincount(kept // n_items, minlength=len(users))
+    place = kept // n_items
+    order = np.argsort(place, kind="stable")
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place, item = place[order], kept[order] % n_items
+    used = (rank < wanted[place]) & (counts >= wanted)[place]
+    item_codes[starts[users[place[used]]] + rank[used]] = item[used]
+    return users[counts < wanted]
+
+
+def _draw_many(
+    world: _World,
+    users: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    item_codes: NDArray[np.int32],
+    generator: np.random.Generator,
+) -> None:
+    """Order all items at random for each user, the likely ones first, and take from the front."""
+    n_items = len(world.popularity)
+    match = world.user_tastes[users] @ world.item_tastes.T
+    # Exponential races: the smallest of Exp(1)/weight is item i with probability proportional to its weight.
+    race = generator.standard_exponential((len(users), n_items), dtype=np.float32)
+    race /= world.popularity.astype(np.float32) * _interest(match)
+    order = np.argsort(race, axis=1, kind="stable").astype(np.int32)
+    taken = np.arange(n_items) < world.counts[users][:, None]
+    rows = np.repeat(starts[users], world.counts[users]) + np.nonzero(taken)[1]
+    item_codes[rows] = order[taken]
+
+
+def _match(world: _World, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Tell how well each user's tastes and each item go together: about a standard normal over all pairs."""
+    total = np.zeros(len(users), dtype=np.float32)
+    for taste in range(world.user_tastes.shape[1]):  # one taste at a time keeps the temporaries small
+        total += world.user_tastes[users, taste] * world.item_tastes[items, taste]
+    return total
+
+
+def _interest(match: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give the chance that someone who comes across an item rates it."""
+    chance: NDArray[np.float32] = 1 / (1 + np.exp(np.float32(-0.7) * match))
+    return chance
+
+
+def _draw_stars(
+    world: _World,
+    user_codes: NDArray[np.int32],
+    item_codes: NDArray[np.int32],
+    generator: np.random.Generator,
+) -> NDArray[np.float32]:
+    stars = np.empty(len(user_codes), dtype=np.float32)
+    for first in range(0, len(stars), _RATINGS_PER_BLOCK):
+        block = slice(first, first + _RATINGS_PER_BLOCK)
+        users, items = user_codes[block], item_codes[block]
+        felt = np.float32(_TASTE) * _match(world, users, items)
+        felt += world.user_bias[users] + world.item_bias[items] + np.float32(_MEAN)
+        felt += np.float32(_CHANCE) * generator.standard_normal(len(users), dtype=np.float32)
+        stars[block] = np.clip(np.rint(felt), 1, 5)
+    return stars
+
+
+def _draw_times(counts: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+    """Let each user arrive some day and rate within the months after."""
+    arrival = generator.integers(0, 2 * _SECONDS_PER_YEAR, size=len(counts))
+    later = generator.integers(0, _SECONDS_PER_YEAR // 2, size=int(counts.sum()))
+    return _FIRST_TIME + np.repeat(arrival, counts) + later

@@ -1,0 +1,305 @@
+"""What a method is: one frozen value, which everything else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+from hdpmf.common.methods.options import Option, options_of
+from hdpmf.errors import ConfigError
+
+Family = Literal["factorization", "sums", "bits", "local", "central", "clear"]
+"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per rating, nothing sent,
+means and lists of ratings given away, or training on ratings given away."""
+
+Status = Literal["none", "nominal", "proved"]
+"""What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a guarantee."""
+
+View = Literal["messages", "sums", "two-servers"]
+"""What the recommender sees: each device's messages; only secure sums over devices, by masks; or only sums that two
+servers made, with what one of these servers sees. Whoever gets only the finished model sees less than any."""
+
+_ESTIMATOR = ("fit", "predict", "rank", "privacy", "get_params")
+
+VIEWS: tuple[View, ...] = get_args(View)
+
+_OBSERVERS: dict[str, View] = {view: view for view in VIEWS} | {"sums-h-known": "sums", "sums-h-hidden": "sums"}
+"""The view that a claim is made for, by the accountant's names, which tell apart who knows h."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a method's epsilon is worth under one view.
+
+    Attributes:
+        status: Proved, nominal or none.
+        against: What the observer is assumed to see for the claim to mean anything.
+        reason: One sentence on what it stands on.
+        sees: What the recommender could see, to follow "The recommender sees".
+        value: A change of a rating's value costs its weight times epsilon times this; None without a bound.
+        presence: The same for whether the rating is there at all, of a person below all limits on ratings; None where
+            that is in plain sight.
+        delta: Of the guarantee against presence; 0 where it is pure. That against values always is.
+        needs: What has to hold for it.
+    """
+
+    status: Status
+    against: str
+    reason: str
+    sees: str
+    value: float | None = None
+    presence: float | None = None
+    delta: float = 0.0
+    needs: str = ""
+
+    @property
+    def about(self) -> Literal["value", "presence"]:
+        """What its epsilon is the cost of: of presence only where values are in nothing that is sent."""
+        return "presence" if self.value == 0 and self.presence else "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a method runs: once for its plain form and once more with taste labels, where it has them.
+
+    Attributes:
+        claims: By view; those that are not here are not offered.
+        sent: What leaves the device, in sentences.
+        stays_open: What is not protected and what the protection needs, in sentences.
+        rounds: How often devices are asked for numbers; None: once in every epoch.
+        sums: Secure sums in a run; None: one in every round.
+    """
+
+    claims: Mapping[View, Claim]
+    sent: str
+    stays_open: str
+    rounds: int | None = None
+    sums: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A method.
+
+    Attributes:
+        name: As on the command line.
+        label: As in tables and figures.
+        summary: One line for people.
+        family: How it gets to its model.
+        estimator: The class, or ``package.module:Class``, which is imported when it is needed.
+        configuration: The dataclass with its options; the estimator inherits it.
+        fixed: Parameters that make the method what it is; they are not options.
+        defaults: Options whose default differs from the family's.
+        rates: The learning rate that suits it, by solver, where none is given.
+        mechanism: Name of its mechanism in ``hdpmf.common.privacy.mechanisms``, for methods trained by gradients.
+        accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an observer sees, or a
+            function of that kind.
+        plain: How it runs.
+        labelled: How it runs with taste labels, or None.
+        headline: The view that its epsilon is stated for.
+        views: The views that it can run under between machines, the default first; none: it cannot.
+        lists_only: It orders items for lists and predicts no ratings of its own.
+        has_h: Whether the recommender draws a part of the noise, so that it matters who knows it.
+        audited: Whether the audit has a game for it.
+        colour: In figures; empty for one that is chosen.
+        tuning: Values to try for each hyper-parameter, where the usual ones do not suit it.
+        tuned_like: Another method whose hyper-parameters it takes over, because the training is the same.
+        version: Raised when its results change, so that stored results of the old code are not counted.
+    """
+
+    name: str
+    label: str
+    summary: str
+    family: Family
+    estimator: str | type
+    configuration: type
+    accounting: str | Callable[..., Any]
+    plain: Form
+    labelled: Form | None = None
+    headline: View = "messages"
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    mechanism: str | None = None
+    views: tuple[View, ...] = ()
+    lists_only: bool = False
+    has_h: bool = False
+    audited: bool = False
+    colour: str = ""
+    tuning: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    tuned_like: str = ""
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.estimator, type):
+            missing = [name for name in _ESTIMATOR if not hasattr(self.estimator, name)]
+            if missing:
+                raise ConfigError(
+                    f"{self.estimator.__name__}, the estimator of {self.name}, is no hdpmf.Estimator (it has no "
+                    f"{missing[0]}); subclass that"
+                )
+        known = options_of(self.configuration)
+        wrong = sorted({*self.fixed, *self.defaults} - set(known))
+        if wrong:
+            raise ConfigError(f"the method {self.name} fixes {wrong[0]!r}, which its configuration does not have")
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """What can be chosen, by parameter name."""
+        known = options_of(self.configuration)
+        return {name: option for name, option in known.items() if name not in self.fixed}
+
+    @property
+    def model(self) -> Any:
+        """The estimator's class."""
+        if isinstance(self.estimator, str):
+            module, _, name = self.estimator.partition(":")
+            return getattr(import_module(module), name)
+        return self.estimator
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is trained in rounds of gradients."""
+        return self.family == "factorization"
+
+    @property
+    def one_round(self) -> bool:
+        """Whether devices answer a survey instead of training rounds."""
+        return self.family in ("sums", "bits")
+
+    @property
+    def designs(self) -> tuple[str, ...]:
+        """The designs that its surveys may have, as the protocol names them; none where it asks no survey."""
+        if self.family == "bits":
+            return ("L",)
+        return self.options["design"].choices if "design" in self.options else ()
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is one of the trivial predictions that every method has to beat."""
+        return self.family in ("local", "central")
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether its lists differ from the order of the catalogue."""
+        return self.lists_only or not self.is_baseline
+
+    def form(self, labels: bool = False) -> Form:
+        """How it runs, plainly or with taste labels."""
+        if not labels:
+            return self.plain
+        if self.labelled is None:
+            raise ConfigError(f"{self.name} has no taste labels")
+        return self.labelled
+
+    def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
+        """What its epsilon is worth under a view (the one it is stated for, if none is given).
+
+        Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the finished model
+        (``final``) has no more than the claim of the view that the epsilon is stated for.
+
+        Raises:
+            ConfigError: There is no such view, or the method is not offered under it.
+        """
+        if view is None or view == "final":
+            return self.form(labels).claims[self.headline]
+        if view not in _OBSERVERS:
+            raise ConfigError(f"there is no view {view!r}; choose from {', '.join(VIEWS)}, final")
+        return self.form(labels).claims[self.require_view(_OBSERVERS[view])]
+
+    @property
+    def offered(self) -> tuple[View, ...]:
+        """The views that it makes a claim for, in the library or between machines."""
+        return tuple(view for view in VIEWS if view in self.plain.claims)
+
+    def require_view(self, view: View) -> View:
+        """The same view; ConfigError where the method is not offered under it."""
+        if view not in self.offered:
+            raise ConfigError(f"{self.name} is not offered under the view {view}; it has {', '.join(self.offered)}")
+        return view
+
+    def default(self, name: str, **chosen: Any) -> Any:
+        """The default of an option, given what was chosen already (the learning rate depends on the solver)."""
+        if name == "learning_rate" and self.rates:
+            solver = chosen.get("solver") or self.default("solver") if "solver" in self.options else "batch"
+            return self.rates.get(solver, self.options[name].default)
+        return self.defaults.get(name, self.options[name].default)
+
+    def parameters(self, **chosen: Any) -> dict[str, Any]:
+        """The arguments of the estimator: what was chosen, the method's own defaults and what it fixes.
+
+        Raises:
+            ConfigError: The method has no option of that name.
+        """
+        for name in chosen:
+            self.require(name)
+        own = {name: self.default(name) for name in self.defaults if name not in chosen}
+        if self.rates and "learning_rate" not in chosen and "learning_rate" not in own:
+            own["learning_rate"] = self.default("learning_rate", **{**own, **chosen})
+        return {**own, **chosen, **self.fixed}
+
+    def own(self, **shared: Any) -> dict[str, Any]:
+        """Of settings that several methods share, those that this one has an option for."""
+        return {name: value for name, value in shared.items() if name in self.options}
+
+    def require(self, name: str, called: str | None = None) -> Option:
+        """The option of that name.
+
+        Args:
+            name: Of the parameter.
+            called: How whoever asks calls it: a flag of the command line.
+
+        Raises:
+            ConfigError: There is none; the message names those that there are.
+        """
+        if name in self.options:
+            return self.options[name]
+        flags = called is not None
+        have = [known.flag if flags else known.name for known in self.options.values() if known.flags or not flags]
+        there_are = f"its options are {', '.join(have)}" if have else "it has no options"
+        if name in self.fixed:
+            raise ConfigError(f"{self.name} has {called or name} = {self.fixed[name]} and no other; {there_are}")
+        raise ConfigError(f"{self.name} has no option {called or repr(name)}; {there_are}")
+
+    def configure(self, **chosen: Any) -> Any:
+        """A model of this method, ready to be fitted."""
+        return self.model(**self.parameters(**chosen))
+
+
+ALL_MESSAGES, SUMS_OVER_USERS = "all messages", "sums over users (secure aggregation)"
+
+ROSTER = (
+    "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md allows for)"
+)
+
+ENOUGH_USERS = "; as many honest users in every sum as the noise is divided among"
+
+TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"
+
+HONEST_SERVER = (
+    "one of the two servers is honest: it does not work with the other, keeps its keys, adds its whole noise, and "
+    "counts each report once"
+)
+
+NO_NOISE = "ratings are used without any noise"
+
+SUM_SEEN_ALONE = Claim(
+    status="none",
+    against=ALL_MESSAGES,
+    reason="a single device's numbers have only its share of the noise, and that is mostly zero",
+    sees="every device's coded ratings and weights, almost without noise",
+)
+
+
+def nothing_hidden(sent: str, sees: str, sums: str, reason: str) -> Form:
+    """A method that hides nothing."""
+    return Form(
+        claims={
+            "messages": Claim(status="none", against="everything", reason=reason, sees=sees),
+            "sums": Claim(status="none", against="everything", reason=reason, sees=sums),
+        },
+        sent=sent,
+        stays_open="Nothing is protected.",
+    )

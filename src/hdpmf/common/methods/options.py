@@ -1,0 +1,355 @@
+"""Options of methods: default, range and help in one place, and one dataclass of them for each family.
+
+Estimators inherit these dataclasses, the command line makes its options from them, and `check` refuses values out of
+range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Any
+
+from hdpmf.common.base.threads import MAX_THREADS
+from hdpmf.errors import ConfigError, PrivacyError
+
+_KEY = "hdpmf"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known about an option besides its value.
+
+    Attributes:
+        name: The parameter of the estimator.
+        kind: The type of its values, as the command line reads it: int, float, str or bool.
+        default: Its value where nothing is said; a method may have another one.
+        help: One sentence.
+        flags: On the command line; none where it is for Python only.
+        metavar: What the value is called in help.
+        choices: The words that it may be.
+        least: The smallest number.
+        above: The number that it must be larger than.
+        most: The largest number.
+        optional: Whether None is a value too.
+        panel: The part of the help page that it stands in.
+        error: Which error a wrong value is.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    optional: bool = False
+    panel: str = "Model"
+    error: type[ConfigError | PrivacyError] = ConfigError
+
+    @property
+    def flag(self) -> str:
+        """How people name it: the flag, or the parameter where it has none."""
+        return self.flags[0].split("/")[0] if self.flags else self.name
+
+    def check(self, value: Any, called: str | None = None) -> None:
+        """Raise the option's error if the value cannot be; ``called`` is what whoever gave it calls the option."""
+        if (value is None and self.optional) or self._fits(value):
+            return
+        more = ""
+        if self.name == "epsilon":
+            more = "; a budget of 0 allows nothing to be sent (the user-mean method does without)"
+        raise self.error(f"{called or self.name} must be {self._wanted()}, not {value!r}{more}")
+
+    def _fits(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.kind is bool:
+            return isinstance(value, bool)
+        if self.kind in (int, float):
+            number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool)
+            return number and math.isfinite(value) and self._in_range(value)
+        return True  # texts, files and objects are judged by what reads them
+
+    def _in_range(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+        )
+
+    def _wanted(self) -> str:
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.kind is bool:
+            return "True or False"
+        if self.kind is int:
+            return f"a whole number from {self.least or 0:g}" + ("" if self.most is None else f" to {self.most:g}")
+        return "a positive number" if self.above == 0 else "0 or a positive number"
+
+
+def option(default: Any, help: str, kind: type | None = None, **about: Any) -> Any:  # the field's word
+    """A dataclass field that is an option; the arguments are those of `Option`."""
+    about["kind"] = type(default) if kind is None else kind
+    return field(default=default, metadata={_KEY: about | {"default": default, "help": help}})
+
+
+@cache
+def options_of(configuration: type) -> Mapping[str, Option]:
+    """The options of a configuration, by name, in order."""
+    if not is_dataclass(configuration):
+        return {}
+    return {item.name: Option(name=item.name, **_about(item)) for item in fields(configuration) if item.init}
+
+
+def _about(item: Field[Any]) -> dict[str, Any]:
+    """What `option` was told about a field; a plain one is known by its default."""
+    if item.default is MISSING and _KEY not in item.metadata:
+        raise ConfigError(f"the option {item.name!r} has no default; every option needs one")
+    plain = {"kind": object, "default": item.default, "help": ""}
+    if isinstance(item.default, (bool, int, float, str)):
+        plain["kind"] = type(item.default)
+    return {**plain, **item.metadata.get(_KEY, {})}
+
+
+def check(configured: Any) -> None:
+    """Raise if an option of a configured object (an estimator, say) is out of its range."""
+    for name, known in options_of(configured.__class__).items():
+        known.check(getattr(configured, name))
+
+
+MAX_FACTORS = 512
+"""Kernels are compiled for the length of the vectors: twice as many take minutes, and beyond 1,000 Numba gives up."""
+
+_PRIVACY, _RUN = "Privacy", "Run"
+
+_EPSILON = "The largest budget of a rating; its own is its weight times this."
+
+
+@dataclass(eq=False, repr=False)
+class Placement:
+    """Where and how a model is computed; none of it changes what the method is."""
+
+    _: KW_ONLY
+    on: str = option(
+        "cpu",
+        "Where factors are trained; auto: on the GPU, if one can be used. There a seed gives other numbers.",
+        flags=("--on",),
+        metavar="cpu|gpu|auto",
+        choices=("cpu", "gpu", "auto"),
+        panel=_RUN,
+    )
+    n_threads: int | None = option(
+        None,
+        "Threads; the result does not depend on it.",
+        int,
+        flags=("--threads",),
+        metavar="N",
+        least=1,
+        most=MAX_THREADS,
+        optional=True,
+        panel=_RUN,
+    )
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
+class FactorizationOptions(Placement):
+    """Training user vectors and item factors by gradients."""
+
+    n_factors: int = option(
+        10, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+    )
+    learning_rate: float = option(0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0)
+    reg: float = option(0.01, "Regularisation.", flags=("--reg",), metavar="R", least=0)
+    epochs: int = option(100, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    _: KW_ONLY
+    solver: str = option(
+        "batch",
+        "batch: Algorithm 1, what a federation can run; sequential: the published numbers' procedure.",
+        flags=("--solver",),
+        metavar="batch|sequential",
+        choices=("batch", "sequential"),
+    )
+    scale_steps: bool = option(True, "batch: divide a step by the square root of the number of ratings behind it.")
+    early_stopping: int | None = option(
+        None,
+        "End when validation has not improved for N epochs, and keep the best.",
+        int,
+        flags=("--patience",),
+        metavar="N",
+        least=1,
+        optional=True,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class PrivateFactorizationOptions(FactorizationOptions):
+    """The same with noise."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    h: str = option(
+        "auto",
+        "The recommender's draws: per item, or shared by all; auto: per item in batch, shared in sequential.",
+        flags=("--h",),
+        metavar="auto|item|shared",
+        choices=("auto", "item", "shared"),
+        panel=_PRIVACY,
+    )
+    noise: str = option(
+        "epoch",
+        "Noise drawn anew in every epoch, or once.",
+        flags=("--noise",),
+        metavar="epoch|once",
+        choices=("epoch", "once"),
+        panel=_PRIVACY,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class SampledOptions(PrivateFactorizationOptions):
+    """The same with ratings that are sampled."""
+
+    _: KW_ONLY
+    threshold: str | float = option(
+        "mean",
+        "The budget below which ratings are sampled.",
+        object,
+        flags=("--threshold",),
+        metavar="mean|min|max|NUMBER",
+        panel=_PRIVACY,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class HDPMFOptions(PrivateFactorizationOptions):
+    """The same with a weight for every rating. The two options make the methods; the command line has their names."""
+
+    _: KW_ONLY
+    mechanism: str = option(
+        "stretch",
+        "stretch (the paper), weight (weighted residuals) or paid (all rounds share the budget).",
+        choices=("stretch", "weight", "paid"),
+    )
+    rescale: bool = option(True, "stretch: divide predictions by the weight; False is the paper's ablation.")
+
+
+@dataclass(eq=False, repr=False)
+class BiasedOptions:
+    """Training vectors and biases on ratings given away; constants by validation (docs/designs.md)."""
+
+    n_factors: int = option(
+        50, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+    )
+    learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
+    reg: float = option(0.05, "Regularisation.", flags=("--reg",), metavar="R", least=0)
+    epochs: int = option(20, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    _: KW_ONLY
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
+class OneRoundOptions(Placement):
+    """One round of what is sent; everything else is fitted on the device."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    max_ratings: int | None = option(
+        None,
+        "Send at most M ratings of a person, drawn at random on the device; all are used there.",
+        int,
+        flags=("--max-ratings",),
+        metavar="M",
+        least=1,
+        optional=True,
+        panel=_PRIVACY,
+    )
+    coding: str = option(
+        "auto",
+        "How ratings are coded before they are sent; auto: by epsilon.",
+        flags=("--coding",),
+        metavar="auto|soft|threshold|linear",
+        choices=("auto", "soft", "threshold", "linear"),
+    )
+    features: Any = option(
+        "auto",
+        "Use public item features: genres and years of the data set, where there are any.",
+        object,
+        flags=("--features/--no-features",),
+    )
+    prior: Any = option(
+        None,
+        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or a file of: hdpmf prior.",
+        object,
+        flags=("--prior",),
+        metavar="NAME|FILE",
+        optional=True,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class SumOptions(OneRoundOptions):
+    """The same by secure sums."""
+
+    _: KW_ONLY
+    design: str = option("A", "Sharpened (A) or simple (S).", flags=("--design",), metavar="A|S", choices=("A", "S"))
+    labels: bool = option(
+        False,
+        "Sum much-rated items per taste label, which each device draws once; needs features and --prior.",
+        flags=("--labels",),
+    )
+    pairs: bool = option(False, "Release who rates what with whom, too, where it pays; hdp-sum-pairs is that.")
+
+
+@dataclass(eq=False, repr=False)
+class BitOptions(OneRoundOptions):
+    """The same by one bit per rating."""
+
+    _: KW_ONLY
+    patterns: int = option(
+        8,
+        "How many factors of who rates what with whom to use; 0 for none.",
+        flags=("--patterns",),
+        metavar="N",
+        least=0,
+        most=100,
+    )
+    list_model: str = option(
+        "ease",
+        "The model that orders lists, trained on who rated what; each device puts its own ratings in.",
+        flags=("--list-model",),
+        metavar="ease|ials|bpr|neural|popular",
+        choices=("ease", "ials", "bpr", "neural", "popular"),
+    )
+
+
+@dataclass(eq=False, repr=False)
+class PopularityOptions:
+    """How often items are chosen, released once."""
+
+    epsilon: float = option(
+        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+    )
+    _: KW_ONLY
+    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+
+
+@dataclass(eq=False, repr=False)
+class ListOptions(Placement):
+    """A model for lists alone."""
+
+
+@dataclass(eq=False, repr=False)
+class NoOptions:
+    """A method that leaves nothing to choose."""

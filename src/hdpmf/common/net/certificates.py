@@ -1,0 +1,238 @@
+"""TLS without a public authority: the recommender makes its own, and devices trust that one and no other.
+
+``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public). ``server.pem`` is issued by
+it for the host names that devices use, and is renewed on start when it nears its end. Keys are readable by their owner
+alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.net.extras import needs
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.errors import ConfigError, StorageError
+
+with needs("cryptography"):
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 397
+RENEW_DAYS = 30
+_NO_EXTENSION = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+_HOUR = datetime.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Where a recommender's certificates are.
+
+    Attributes:
+        authority: Of the authority: what devices get.
+        server: Of the server, for its host names.
+        key: The server's secret key.
+        authority_key: The authority's secret key.
+    """
+
+    authority: Path
+    server: Path
+    key: Path
+    authority_key: Path
+
+
+def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """The certificates in ``folder``, made or renewed where needed.
+
+    The authority is made once. The server's certificate is issued again when it is absent, ends within
+    ``RENEW_DAYS`` days, is for other host names or from another authority.
+
+    Raises:
+        ConfigError: No host names, one that is none, or an authority that has ended or cannot be read.
+        StorageError: The disk refused.
+    """
+    names = _alternative_names(hosts)
+    paths = Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StorageError(f"could not make {folder}: {error.strerror}") from error
+    if not paths.authority.exists():
+        make_authority(paths.authority, paths.authority_key)
+    authority = check_authority(_read(paths.authority), str(paths.authority))
+    if not _still_good(paths, authority, names):
+        _make_server(paths, authority, names)
+    return paths
+
+
+def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """Issue the server's certificate anew, whatever the old one is good for; devices know the authority.
+
+    Raises:
+        ConfigError: There is no authority here, or it has ended.
+        StorageError: The disk refused.
+    """
+    if not (folder / "authority.pem").exists():
+        raise ConfigError(f"there is no authority in {folder} that could issue a certificate")
+    paths = ensure_certificates(folder, hosts)
+    _make_server(paths, check_authority(_read(paths.authority), str(paths.authority)), _alternative_names(hosts))
+    return paths
+
+
+def certificate_end(path: Path) -> float | None:
+    """When the certificate in a file ends (Unix time); none where it cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
+    except (OSError, ValueError):
+        return None
+
+
+def read_authorities(data: bytes) -> list[x509.Certificate]:
+    """All certificates in ``data``; ConfigError unless each is one of an authority."""
+    try:
+        found = x509.load_pem_x509_certificates(data)
+        constraints = [each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found]
+    except (ValueError, *_NO_EXTENSION):
+        raise ConfigError("this is not a certificate of an authority (PEM)") from None
+    if not all(each.ca for each in constraints):
+        raise ConfigError("this is not a certificate of an authority; the recommender's authority.pem is wanted")
+    return found
+
+
+def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
+    """The last authority in ``data`` that is valid now; ConfigError, in clear words, if no device should trust them."""
+    try:
+        found = read_authorities(data)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("this", where, 1)) from None
+    now = _now()
+    valid = [each for each in found if each.not_valid_before_utc <= now <= each.not_valid_after_utc]
+    if valid:
+        return valid[-1]
+    if found[-1].not_valid_before_utc > now:
+        begins = found[-1].not_valid_before_utc.date()
+        raise ConfigError(f"{where} is not valid before {begins}: is this machine's clock wrong?")
+    ended = found[-1].not_valid_after_utc.date()
+    raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
+
+
+def make_authority(certificate: Path, secret: Path) -> bytes:
+    """Write a new authority to these two files; its certificate."""
+    key = NodeKey.generate()
+    name = _name("hdpmf recommender authority")
+    usage = x509.KeyUsage(
+        key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_agreement=False,
+        key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    made = _signed(
+        _builder(name, name, key.private, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True),
+        key.private,
+    )
+    # The key first: without it a certificate that is there already could never issue anything.
+    atomic_write(secret, key.to_bytes(), mode=0o600)
+    atomic_write(certificate, made, mode=0o644)
+    return made
+
+
+def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
+    """The authority's secret key; ConfigError if it is not that of its certificate."""
+    authority = check_authority(_read(paths.authority), str(paths.authority))
+    try:
+        issuer = load_pem_private_key(_read(paths.authority_key), password=None)
+    except ValueError:
+        raise ConfigError(f"{paths.authority_key} is not a secret key (PEM, without a passphrase)") from None
+    if not isinstance(issuer, EllipticCurvePrivateKey) or issuer.public_key() != authority.public_key():
+        raise ConfigError(f"{paths.authority_key} does not belong to {paths.authority}")
+    return issuer
+
+
+def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
+    issuer = issuer_key(paths)
+    key = NodeKey.generate()
+    certificate = (
+        _builder(_name("hdpmf recommender"), authority.subject, key.private, SERVER_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
+    )
+    atomic_write(paths.key, key.to_bytes(), mode=0o600)
+    atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
+
+
+def _still_good(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> bool:
+    if not (paths.server.exists() and paths.key.exists()):
+        return False
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(paths.server))
+        key = load_pem_private_key(_read(paths.key), password=None)
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    ends = certificate.not_valid_after_utc - datetime.timedelta(days=RENEW_DAYS)
+    return ends > _now() and set(held) == set(names) and key.public_key() == certificate.public_key()
+
+
+def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
+    if not hosts:
+        raise ConfigError("a server certificate needs at least one host name or address that devices use")
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            continue
+        except ValueError:
+            pass
+        labels = host.split(".")
+        if len(host) > 253 or not all(0 < len(label) <= 63 and _is_label(label) for label in labels):
+            raise ConfigError(f"{host!r} is neither a host name nor an address; give it without https:// and port")
+        names.append(x509.DNSName(host))
+    return names
+
+
+def _is_label(label: str) -> bool:
+    return label.isascii() and label.replace("-", "a").isalnum() and not label.startswith("-")
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - _HOUR)  # a device's clock may be a little behind
+        .not_valid_after(_now() + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"could not read {path}: {error.strerror}") from error
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

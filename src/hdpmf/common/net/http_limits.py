@@ -1,0 +1,266 @@
+"""HTTPS with limits: how many connections, from where, how long, how large their headers; for everything of ours on it.
+
+uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size. So a client that sends
+a byte a minute, or a header without an end, would cost memory for as long as it likes. And many such clients, from many
+addresses, would hold every place there is. So where there is no room left, who has kept us waiting longest gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hdpmf.common.base.platform import allow_open_files
+from hdpmf.common.net.extras import needs
+
+with needs("uvicorn"), needs("httptools"):
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from hdpmf.common.net.web_server import BACKLOG, WebServer
+
+MAX_HEADERS = 16 << 10
+GIVE_WAY_SECONDS = 2.0
+"""Who has been at one request for longer gives way where there is no room."""
+
+_HANDSHAKE_SECONDS = 10.0
+_GOODBYE_SECONDS = 1.0  # for the other side's end of a TLS connection
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_QUIET = logging.getLogger(f"{__name__}.connections")  # not uvicorn's own, which others in this process may want
+_QUIET.setLevel(logging.CRITICAL)
+
+
+def _not_counted(why: str) -> None:
+    """Nobody counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpLimits:
+    """What others may take of a server.
+
+    Attributes:
+        connections: At a time.
+        per_address: Of these, from one address; None where many people may share one (a proxy).
+        header_seconds: For a request's headers.
+        body_seconds: For the rest of it.
+        life_seconds: Of a connection, whatever it does; None for no end.
+    """
+
+    connections: int
+    per_address: int | None
+    header_seconds: float
+    body_seconds: float
+    life_seconds: float | None = None
+
+
+class Connections:
+    """The connections of one server.
+
+    Args:
+        limits: What they may take.
+        turned_away: Told why a connection was closed: ``connections`` and ``address`` (too many of them), ``headers``
+            (too large), ``slow`` (too late), ``gave-way`` (no room for others).
+    """
+
+    def __init__(self, limits: HttpLimits, turned_away: Callable[[str], None] = _not_counted) -> None:
+        self.limits, self.turned_away = limits, turned_away
+        self._addresses: Counter[str] = Counter()
+        self._waiting: dict[asyncio.Transport, float] = {}  # for whose request we wait, the longest first
+        self._sending: set[asyncio.Transport] = set()  # of these, whose headers are here
+
+    @property
+    def protocol(self) -> type[asyncio.Protocol]:
+        """For uvicorn (``http``)."""
+        return type("LimitedProtocol", (_LimitedProtocol,), {"among": self})
+
+    def make_room(self, *, of_senders: bool = False) -> bool:
+        """Cut who has kept us waiting longest, if that is too long; whether somebody was cut.
+
+        Args:
+            of_senders: Only somebody who is sending the body of a request, and holds what comes with that.
+        """
+        for transport, since in self._waiting.items():
+            if asyncio.get_running_loop().time() - since < GIVE_WAY_SECONDS:
+                return False
+            if of_senders and transport not in self._sending:
+                continue
+            self.turned_away("gave-way")
+            self.heard(transport)
+            transport.abort()
+            return True
+        return False
+
+    def came(self, address: str, open_now: int) -> bool:
+        """Whether one more connection from there is taken, so many being open with it."""
+        limits = self.limits
+        if limits.per_address is not None and self._addresses[address] >= limits.per_address:
+            self.turned_away("address")
+            return False
+        if open_now > limits.connections and not self.make_room():
+            self.turned_away("connections")
+            return False
+        self._addresses[address] += 1
+        return True
+
+    def left(self, address: str) -> None:
+        """A connection that was taken is gone."""
+        self._addresses[address] -= 1
+        if self._addresses[address] <= 0:
+            del self._addresses[address]
+
+    def awaits(self, transport: asyncio.Transport) -> None:
+        """From now on we wait for a request on this connection."""
+        self._waiting.pop(transport, None)
+        self._waiting[transport] = asyncio.get_running_loop().time()
+
+    def sends(self, transport: asyncio.Transport) -> None:
+        """The headers of the request are here."""
+        self._sending.add(transport)
+
+    def heard(self, transport: asyncio.Transport) -> None:
+        """The request is here, or the connection is gone."""
+        self._waiting.pop(transport, None)
+        self._sending.discard(transport)
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """One connection. Its troubles are nobody's log."""
+
+    among: Connections
+    _counted: str | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    _life: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _in_headers = True
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._limits = self.among.limits
+        self.logger = _QUIET
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        if not self.among.came(address, len(self.connections)):
+            transport.abort()
+            return
+        self._counted = address
+        self.among.awaits(transport)
+        self._set_deadline(self._limits.header_seconds)
+        if self._limits.life_seconds is not None:
+            self._life = self.loop.call_later(self._limits.life_seconds, self._too_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        if self._life is not None:
+            self._life.cancel()
+        self.among.heard(self.transport)
+        if self._counted is not None:
+            self.among.left(self._counted)
+            self._counted = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._counted is None:
+            return
+        if self._in_headers:
+            room = MAX_HEADERS - self._header_bytes
+            head, data = data[:room], data[room:]
+            self._header_bytes += len(head)
+            if head:
+                super().data_received(head)
+            if not data or self.transport.is_closing():
+                return
+            if self._in_headers and self._header_bytes >= MAX_HEADERS:
+                self.among.turned_away("headers")
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.among.awaits(self.transport)
+        self._set_deadline(self._limits.header_seconds)
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        self.among.sends(self.transport)
+        self._set_deadline(self._limits.body_seconds)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._clear_deadline()
+        self.among.heard(self.transport)
+        self._in_headers, self._header_bytes = True, 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        pipelined = bool(self.pipeline)
+        super().on_response_complete()
+        if not (pipelined or self.transport.is_closing()):
+            self.among.awaits(self.transport)  # for the next one; uvicorn ends it after a while
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, self._too_late)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self.among.turned_away("slow")
+        self.transport.abort()
+
+
+class LimitedServer(WebServer):
+    """Gives slow handshakes up, too.
+
+    Args:
+        config: Of uvicorn; with the protocol of ``Connections``.
+        context: TLS; None without it, for measuring what it costs.
+        ready: Called when it listens.
+    """
+
+    def __init__(self, config: uvicorn.Config, context: ssl.SSLContext | None, ready: Callable[[], None]) -> None:
+        super().__init__(config, ready)
+        self._context = context
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            self.should_exit = True
+            return
+        loop = asyncio.get_running_loop()
+        tls = self._context is not None
+        self.servers = [
+            await loop.create_server(
+                self._protocol,
+                sock=listener,
+                backlog=BACKLOG,
+                ssl=self._context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
+                ssl_shutdown_timeout=_GOODBYE_SECONDS if tls else None,
+            )
+            for listener in sockets or []
+        ]
+        self.started = True
+        self._ready()
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def allow_connections(wanted: int) -> None:
+    """Each takes a file descriptor."""
+    allow_open_files(wanted + 256)

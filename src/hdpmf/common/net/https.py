@@ -1,0 +1,342 @@
+"""The HTTPS client of this project: pinned, bounded, and with a deadline.
+
+It talks to servers that are not trusted. Redirects are not followed, proxies and other settings of the environment are
+not used, compressed answers are refused, no more of an answer is read than its limit, and a request ends at its
+deadline however slowly the other side sends. Another thread can interrupt it at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from hdpmf.common.net.extras import needs
+from hdpmf.common.net.tls import client_context
+from hdpmf.errors import TransportError
+
+with needs("httpcore"):
+    import httpcore
+
+TIMEOUT = 20.0
+"""Seconds that a connection, or a part of an answer, may take."""
+
+DEADLINE = 300.0
+"""Seconds that a whole request may take."""
+
+MAX_PROBLEM = 64 << 10
+"""Bytes of an answer that is not a success."""
+
+_CONNECTING = 1.5  # seconds of one attempt to connect, after which it is checked whether to go on
+_OS = secrets.SystemRandom()
+
+
+def backoff(tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random) -> float:
+    """Return the seconds to wait before the next try, doubled after each failure and drawn from 50 to 150 %.
+
+    Clients that failed together do not come back together.
+
+    Args:
+        tries: Failures in a row before this one.
+        first: Seconds after the first failure.
+        longest: No more seconds than this, before the draw.
+        uniform: Draws from 0 to 1.
+    """
+    return min(first * 2.0 ** min(tries, 30), longest) * (0.5 + uniform())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HttpsAnswer:
+    """An answer, whatever its status.
+
+    Attributes:
+        headers: By lower-case name; of several with one name, the last.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class HttpsClient:
+    """Sends requests to servers whose certificates come from one authority.
+
+    Args:
+        peer: Who is on the other side, for error messages.
+        authority: Certificates (PEM) that the server's must come from; the public authorities if empty.
+        timeout: Seconds that a connection, or a part of an answer, may take.
+        deadline: Seconds that a whole request may take.
+        keep: Seconds that an idle connection is kept for the next request; 0 for a connection per request. With kept
+            connections, the deadline of one request also interrupts others that are under way.
+
+    Raises:
+        ConfigError: The authority is not a certificate.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        authority: str | bytes = "",
+        *,
+        timeout: float = TIMEOUT,
+        deadline: float = DEADLINE,
+        keep: float = 0.0,
+    ) -> None:
+        self._peer = peer
+        self._timeout = timeout
+        self._deadline = deadline
+        self._keep = keep
+        self._context = client_context(authority)
+        self._sockets = _Sockets()
+        self._pool = self._new_pool(self._sockets) if keep else None
+
+    def __repr__(self) -> str:
+        return f"HttpsClient({self._peer})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def trust(self, authority: str | bytes) -> None:
+        """Trust this authority (PEM) from the next connection on."""
+        self._context = client_context(authority)
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = self._new_pool(self._sockets)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        most: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        leaving: Callable[[], None] | None = None,
+    ) -> HttpsAnswer:
+        """Send a request and return the answer.
+
+        Args:
+            method: ``GET``, ``PUT``, ...
+            url: ``https://host:port/path``.
+            most: Largest answer, in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
+            headers: Of the request.
+            body: Of the request.
+            leaving: Called when the connection is open, before anything of the body is given to it. What it raises is
+                raised here.
+
+        Raises:
+            TransportError: The server cannot be reached, or its answer is too long, compressed or too late.
+        """
+        if not url.startswith("https://"):
+            raise TransportError("only https:// is spoken")
+        sent = {"accept-encoding": "identity", **(headers or {})}
+        if body or method in ("PUT", "POST"):
+            sent["content-length"] = str(len(body))
+        with self._connections() as pool, _said_plainly(self._peer):
+            content = _announced(body, leaving) if leaving is not None else body
+            given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
+            with pool.stream(method, url, headers=given, content=content, extensions=self._timeouts()) as answer:
+                found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+                limit = most if 200 <= answer.status < 300 else MAX_PROBLEM
+                body = b"" if answer.status in (204, 304) else self._body(answer, found, limit)
+                return HttpsAnswer(answer.status, found, body)
+
+    def interrupt(self) -> None:
+        """End what is under way, with an error for whoever waits for it."""
+        self._sockets.cut()
+
+    def close(self) -> None:
+        """End all connections; no new ones are opened."""
+        self._sockets.end()
+        if self._pool is not None:
+            with contextlib.suppress(Exception):  # a request under way notices by itself
+                self._pool.close()
+
+    def _body(self, answer: Any, headers: Mapping[str, str], most: int) -> bytes:
+        if headers.get("content-encoding", "identity") != "identity":
+            raise TransportError(f"{self._peer} sent a compressed answer, which is not read")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or len(length) > 15 or int(length) > most:
+            raise TransportError(f"the answer of {self._peer} is longer than the {most:,} bytes that it may have")
+        body = bytearray()
+        for part in answer.iter_stream():
+            body += part
+            if len(body) > most:
+                raise TransportError(f"the answer of {self._peer} is longer than the {most:,} bytes that it may have")
+        return bytes(body)
+
+    def _timeouts(self) -> dict[str, Any]:
+        return {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
+
+    def _new_pool(self, sockets: _Sockets) -> httpcore.ConnectionPool:
+        return httpcore.ConnectionPool(
+            ssl_context=self._context, network_backend=sockets, keepalive_expiry=self._keep, max_connections=None
+        )
+
+    @contextlib.contextmanager
+    def _connections(self) -> Iterator[httpcore.ConnectionPool]:
+        """Connections for one request, which are interrupted at its deadline."""
+        if self._pool is None:
+            sockets = self._sockets.child()
+            pool = self._new_pool(sockets)
+        else:
+            sockets, pool = self._sockets, self._pool
+        timer = threading.Timer(self._deadline, sockets.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield pool
+        finally:
+            timer.cancel()
+            if pool is not self._pool:
+                pool.close()
+                self._sockets.forget(sockets)
+
+
+def _announced(body: bytes, leaving: Callable[[], None]) -> Iterator[bytes]:
+    leaving()
+    yield body
+
+
+@contextlib.contextmanager
+def _said_plainly(peer: str) -> Iterator[None]:
+    """Turn failures of the network into a ``TransportError``."""
+    try:
+        yield
+    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, ValueError) as error:
+        cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise TransportError(
+                f"the certificate of {peer} is not from the pinned authority, or not for its address ({cause})"
+            ) from error
+        raise TransportError(f"{peer} cannot be reached ({cause})") from error
+    except (httpcore.UnsupportedProtocol, httpcore.ConnectionNotAvailable, RuntimeError) as error:
+        raise TransportError(f"{peer} cannot be reached ({type(error).__name__})") from error
+
+
+class _Sockets(httpcore.NetworkBackend):
+    """Opens connections and remembers them, so that another thread can cut them."""
+
+    def __init__(self) -> None:
+        self._backend = httpcore.SyncBackend()
+        self._open: set[_Connection] = set()
+        self._children: set[_Sockets] = set()
+        self._cuts = 0
+        self._ended = False
+        self._guard = threading.RLock()
+
+    def child(self) -> _Sockets:
+        """Return one for a single request, which is cut and ended with this one."""
+        made = _Sockets()
+        with self._guard:
+            made._ended = self._ended
+            self._children.add(made)
+        return made
+
+    def forget(self, child: _Sockets) -> None:
+        """Remove a child whose request is over."""
+        with self._guard:
+            self._children.discard(child)
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore.NetworkStream:
+        """As in ``NetworkBackend``."""
+        left = TIMEOUT if timeout is None else timeout
+        cuts = self._cuts
+        while True:
+            if self._ended or self._cuts > cuts:
+                raise httpcore.ConnectError("interrupted")
+            try:
+                stream = self._backend.connect_tcp(host, port, min(left, _CONNECTING), local_address, socket_options)
+            except httpcore.ConnectTimeout:
+                left -= _CONNECTING
+                if left <= 0:
+                    raise
+            else:
+                return self._watched(stream)
+
+    def closed(self, connection: _Connection) -> None:
+        """Remove a connection that is closed."""
+        with self._guard:
+            self._open.discard(connection)
+
+    def cut(self) -> None:
+        """Shut down all connections that are open, or being opened."""
+        with self._guard:
+            self._cuts += 1
+            for connection in self._open:
+                connection.cut()
+            for child in self._children:
+                child.cut()
+
+    def end(self) -> None:
+        """Cut, and open no connections any more."""
+        with self._guard:
+            self._ended = True
+            for child in self._children:
+                child.end()
+        self.cut()
+
+    def _watched(self, stream: httpcore.NetworkStream) -> _Connection:
+        # TLS takes the socket over, so a second handle of it is kept.
+        connection = _Connection(self, stream, stream.get_extra_info("socket").dup())
+        with self._guard:
+            self._open.add(connection)
+            ended = self._ended
+        if ended:
+            connection.cut()
+        return connection
+
+
+class _Connection(httpcore.NetworkStream):
+    def __init__(self, sockets: _Sockets, stream: httpcore.NetworkStream, handle: socket.socket) -> None:
+        self._sockets = sockets
+        self._stream = stream
+        self._handle = handle
+
+    def cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._handle.shutdown(socket.SHUT_RDWR)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._sockets.closed(self)
+        self._handle.close()
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        try:
+            self._stream = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

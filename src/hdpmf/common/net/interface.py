@@ -1,0 +1,148 @@
+"""How messages travel between the recommender and the devices, whatever carries them.
+
+The recommender asks and a device answers; a device never speaks first. Who a reply is from is settled by the engine's
+authentication, not by anything in the reply. An engine may lose messages, replies and devices. It never delivers a
+message twice to a device that stayed up, never hands over two replies of one device in one exchange, and never one of
+an earlier exchange in a later one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hdpmf.common.protocol.wire import MAX_BYTES as MAX_MESSAGE_BYTES
+from hdpmf.errors import ProtocolError
+
+MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
+"""No message and no reply may be longer: the longest one of the protocol, and room for its envelope."""
+
+Answer = Callable[[bytes], bytes]
+"""A device's reply to one message. If it raises, or its reply is too long, the device counts as silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReply:
+    """A reply.
+
+    Attributes:
+        device: Roster name of the device that was authenticated as the sender (its identity key, hex).
+        data: The reply, as the device wrote it.
+    """
+
+    device: str
+    data: bytes
+
+
+class Patience:
+    """How long each device of an exchange is waited for: its own turn, from when its message was sent.
+
+    Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these took, and at least
+    ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS`` times at most, and never less than
+    ``MOMENT``. All of that is known before a device answers.
+
+    Args:
+        deadline: Seconds of a turn, at most.
+        silent: How often each device was silent in a row; brought up to date here.
+    """
+
+    MOST = 0.75
+    TIMES = 3.0
+    AT_LEAST = 5.0
+    HALVINGS = 4
+    MOMENT = 1.0
+
+    def __init__(self, deadline: float, silent: dict[str, int] | None = None) -> None:
+        self._deadline = deadline
+        self._silent = {} if silent is None else silent
+        self._begun: dict[str, float] = {}  # of those that are waited for, the earliest first
+        self._took: list[float] = []  # of those that have answered, the quickest first
+        self._asked = 0
+
+    def sent(self, device: str) -> None:
+        """Its turn begins."""
+        self._asked += 1
+        self._begun[device] = time.monotonic()
+
+    def answered(self, device: str) -> None:
+        """Its turn is over (or it is known that it will not answer)."""
+        begun = self._begun.pop(device, None)
+        if begun is not None:
+            insort(self._took, time.monotonic() - begun)
+            self._silent.pop(device, None)
+
+    def at_work(self) -> int:
+        """Devices that may well be at their answer. One that takes longer leaves room for others."""
+        since = time.monotonic() - self.AT_LEAST
+        return sum(begun > since for begun in self._begun.values())
+
+    def over(self) -> list[str]:
+        """Devices whose turn has ended without an answer; they are waited for no more."""
+        now, turn = time.monotonic(), self._turn()
+        late = [device for device, begun in self._begun.items() if begun + self._own(turn, device) <= now]
+        for device in late:
+            del self._begun[device]
+            self._silent[device] = self._silent.get(device, 0) + 1
+        return late
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next turn ends; none or less: somebody's is over."""
+        turn = self._turn()
+        ends = [begun + self._own(turn, device) for device, begun in self._begun.items()]
+        return min(ends, default=0.0) - time.monotonic()
+
+    def _turn(self) -> float:
+        enough = math.ceil(self.MOST * self._asked)
+        if not enough or len(self._took) < enough:
+            return self._deadline
+        return min(self._deadline, max(self.AT_LEAST, self.TIMES * self._took[enough - 1]))
+
+    def _own(self, turn: float, device: str) -> float:
+        # A device that comes back needs a moment: without one it would stay silent for ever.
+        return max(turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS), min(turn, self.MOMENT))
+
+
+class RecommenderTransport(Protocol):
+    """The recommender's end."""
+
+    def present(self) -> frozenset[str]:
+        """Roster names of the devices that are connected now."""
+        ...
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        """Send each device its message and hand over the replies as they come.
+
+        Ends when every device has answered or had its turn: ``deadline`` seconds from when its message was sent, or
+        less once most have answered (``Patience``). An engine need not send all messages at once. A device that is not
+        connected, is not on the roster or fails is silent; there is no other way to tell. Nothing is sent before the
+        first reply is asked for. Leaving the iterator early gives up what was still to come.
+
+        Raises:
+            ProtocolError: A message is longer than ``MAX_BYTES``; nothing was sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection. May be called twice."""
+        ...
+
+
+class DeviceTransport(Protocol):
+    """A device's end."""
+
+    def serve(self, answer: Answer, stop: threading.Event) -> None:
+        """Answer messages, one at a time, until ``stop`` is set. Connects again, with growing pauses, when cut off."""
+        ...
+
+
+def check_sizes(messages: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
+    """Refuse messages that are too long, before any of them is sent."""
+    for device, data in messages.items():
+        if len(data) > limit:
+            raise ProtocolError(f"a message of {len(data)} bytes to {device[:16]} is longer than the limit of {limit}")

@@ -1,0 +1,179 @@
+"""A recommender's authority is followed by another one, which it signs while it is valid. Devices then trust both.
+
+Whoever trusts the old one learns the new one from a few bytes that the recommender shows. They count only with a
+signature by the old one's key, so nobody else introduces an authority, whoever answers in the recommender's name. Until
+the recommender changes over, its certificates are issued by the old one. Devices that have not called meanwhile need
+their owner's word (``hdpmf device join --new-authority``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.net.certificates import (
+    Certificates,
+    ensure_certificates,
+    issuer_key,
+    make_authority,
+    read_authorities,
+)
+from hdpmf.common.net.extras import needs
+from hdpmf.errors import ConfigError, ProtocolError, StorageError
+
+with needs("cryptography"):
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+MOST_TOLD = 16 * 1024
+"""Bytes of what devices are told."""
+
+_TEXT = b"hdpmf authority 1"  # nothing else that an authority signs begins so
+_PREDECESSOR = "predecessor.pem"
+
+
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a recommender tells devices about its authorities.
+
+    Attributes:
+        authority: That its certificates come from (PEM).
+        successor: The one that will follow (PEM); empty if none is announced.
+        signature: By the authority's key, that this is the one to follow.
+    """
+
+    authority: str
+    successor: str = ""
+    signature: bytes = b""
+
+
+def successor_of(folder: Path) -> Path | None:
+    """The certificate that was announced; None if none is."""
+    path = folder / "successor.pem"
+    return path if (folder / "successor.signature").exists() and path.exists() else None
+
+
+def announce(folder: Path) -> Path:
+    """Make a new authority and sign it with the one in ``folder``; its certificate, which devices learn from now on.
+
+    Raises:
+        ConfigError: There is no authority that could sign, or one is announced already.
+        StorageError: The disk refused.
+    """
+    if successor_of(folder) is not None:
+        raise ConfigError(
+            "a new authority is announced already; when devices have learned it, change over: hdpmf recommender "
+            "certificates FOLDER --change-over"
+        )
+    paths = _paths(folder)
+    key, now = issuer_key(paths), _read(paths.authority)
+    made = make_authority(folder / "successor.pem", folder / "successor.key")
+    signature = key.sign(_signed(now, made), ECDSA(SHA256()))
+    atomic_write(folder / "successor.signature", signature, mode=0o644)  # last: with it, it is announced
+    return folder / "successor.pem"
+
+
+def change_over(folder: Path, hosts: list[str]) -> None:
+    """The announced authority takes the old one's place, whose key is deleted. A killed call is finished by another.
+
+    Raises:
+        ConfigError: None is announced.
+        StorageError: The disk refused.
+    """
+    if successor_of(folder) is None:
+        raise ConfigError("no new authority is announced: hdpmf recommender certificates FOLDER --new-authority first")
+    paths = _paths(folder)
+    if _read(paths.authority) != _read(folder / "successor.pem"):
+        atomic_write(folder / _PREDECESSOR, _read(paths.authority), mode=0o644)
+    for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
+        atomic_write(old, _read(folder / f"successor.{new}"), mode=mode)
+    ensure_certificates(folder, hosts)  # issues a server's certificate, since the old one is from another authority
+    for name in ("signature", "pem", "key"):
+        (folder / f"successor.{name}").unlink(missing_ok=True)
+
+
+def names_of(folder: Path) -> list[bytes]:
+    """The certificates by which devices may call the recommender: some do not know yet that it has changed over."""
+    paths = (folder / "authority.pem", folder / _PREDECESSOR)
+    return [_read(path) for path in paths if path.exists()]
+
+
+def told(folder: Path) -> bytes:
+    """What devices are told about the authorities in ``folder``."""
+    authority, successor = _read(folder / "authority.pem").decode("ascii", "replace"), successor_of(folder)
+    if successor is None:
+        return msgspec.msgpack.encode(Told(authority))
+    signature = _read(folder / "successor.signature")
+    return msgspec.msgpack.encode(Told(authority, _read(successor).decode("ascii", "replace"), signature))
+
+
+def learn(pinned: bytes, data: bytes) -> bytes:
+    """What a device trusts from now on, as PEM: what it did, with a signed successor, or without what was followed.
+
+    Args:
+        pinned: What it trusts now.
+        data: What it was told by whom it has reached with that.
+
+    Raises:
+        ProtocolError: What it was told makes no sense, or the successor is not signed by a pinned authority.
+    """
+    if len(data) > MOST_TOLD:
+        raise ProtocolError("refused: what the recommender tells about its authorities is too long")
+    try:
+        said = msgspec.msgpack.decode(data, type=Told)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise ProtocolError("refused: what the recommender tells about its authorities is none of that") from None
+    now = next((each for each in read_authorities(pinned) if _same(_pem(each), said.authority.encode())), None)
+    if now is None:
+        return pinned  # somebody else's certificates lead here, such as a web server's in front
+    if not said.successor:
+        return _pem(now)
+    _check(now, said)  # before anything of the successor is read
+    return _pem(now) + _pem(read_authorities(said.successor.encode())[0])
+
+
+def called(pinned: bytes) -> bytes:
+    """By which of the authorities that a device trusts it calls the recommender (PEM)."""
+    found = read_authorities(pinned)
+    return pinned if len(found) == 1 else _pem(found[0])
+
+
+def _check(now: x509.Certificate, said: Told) -> None:
+    key, text = now.public_key(), _signed(said.authority.encode(), said.successor.encode())
+    try:
+        if not isinstance(key, EllipticCurvePublicKey):
+            raise InvalidSignature
+        key.verify(said.signature, text, ECDSA(SHA256()))
+    except InvalidSignature:
+        raise ProtocolError(
+            "refused: a new authority came in the recommender's name, and the pinned one has not signed it. Whoever "
+            "has it could speak as your recommender; it is not trusted"
+        ) from None
+
+
+def _signed(now: bytes, successor: bytes) -> bytes:
+    return b"\n".join((_TEXT, successor, now))
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _same(first: bytes, second: bytes) -> bool:
+    """But for white space."""
+    return first.split() == second.split()
+
+
+def _paths(folder: Path) -> Certificates:
+    return Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"could not read {path}: {error.strerror}") from error

@@ -1,0 +1,145 @@
+"""The two servers over HTTPS, as their collector talks to them (DAP 09; giving a task is our own)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Self
+
+import msgspec
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    COLLECTION_JOB_PATH,
+    JOB_ID_SIZE,
+    MEDIA_TYPES,
+    PROBLEM_MEDIA_TYPE,
+    Collection,
+    CollectionReq,
+    Problem,
+    id_to_text,
+    problem_from_details,
+)
+from hdpmf.common.net.https import HttpsAnswer, HttpsClient
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
+from hdpmf.common.protocol.task import MAX_ENTRIES, task_id
+from hdpmf.errors import ConfigError, DapError, TransportError
+
+ANSWER_SECONDS = 60.0
+"""Seconds that a connection, or a part of an answer, may take."""
+KEEP_SECONDS = 10.0
+"""Seconds that an idle connection is kept; the servers end it after 15."""
+MAX_ANSWER = 2 * (16 * MAX_ENTRIES + (1 << 20))
+"""Bytes of an answer: two shares of the largest sum, in the larger field."""
+
+_LATER = {408, 425, 429, 500, 502, 503, 504}
+"""Answers after which the same again may do."""
+
+
+class TwoServers:
+    """The pair, far away: a ``SumServers``.
+
+    Args:
+        servers: Their cards. Each is trusted by the authority on its card, and by the public ones where it has none.
+        party: The collector's key.
+    """
+
+    def __init__(self, servers: Servers, party: PartyKey) -> None:
+        self._leader, self._helper = (ServerClient(card, party) for card in (servers.leader, servers.helper))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._leader.close()
+        self._helper.close()
+
+    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+        """As in ``SumServers``: the helper first, so that it knows every task that the leader takes reports for."""
+        path = TASK_PATH.format(task_id=id_to_text(task_id(document)))
+        self._helper.ask("PUT", path, encode_submission(document), TASK_MEDIA_TYPE)
+        self._leader.ask("PUT", path, encode_submission(document, devices), TASK_MEDIA_TYPE)
+
+    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
+        """As in ``SumServers``."""
+        self._leader.ask("PUT", _job_path(task_id, job_id), request, MEDIA_TYPES[CollectionReq])
+
+    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
+        """As in ``SumServers``."""
+        status, kind, body = self._leader.ask("POST", _job_path(task_id, job_id))
+        if status == HTTPStatus.ACCEPTED:
+            return None
+        if kind != MEDIA_TYPES[Collection]:
+            raise DapError("the leader gave something that is no sum")
+        return body
+
+
+class ServerClient:
+    """An HTTPS client of one of the two servers, pinned to its card.
+
+    Args:
+        card: The server's.
+        party: The caller's key, which it authenticates with.
+        timeout: Seconds that a connection, or a part of an answer, may take.
+    """
+
+    def __init__(self, card: Server, party: PartyKey, timeout: float = ANSWER_SECONDS) -> None:
+        self._card = card
+        self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
+        try:
+            self._client = HttpsClient(
+                f"the server of {card.organisation!r}", card.authority, timeout=timeout, keep=KEEP_SECONDS
+            )
+        except ConfigError as error:
+            raise ConfigError(f"the card of {card.organisation!r}: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._client.close()
+
+    def ask(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> tuple[int, str, bytes]:
+        """Return status, media type and body of the answer.
+
+        Raises:
+            TransportError: The server cannot be reached, or cannot answer now.
+            DapError: It refused.
+        """
+        headers = {"authorization": self._authorization}
+        if media_type is not None:
+            headers["content-type"] = media_type
+        answer = self._client.request(method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body)
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer)
+        return answer.status, answer.media_type, answer.body
+
+    def _refusal(self, answer: HttpsAnswer) -> Exception:
+        name = self._card.organisation
+        if answer.status in _LATER:
+            return TransportError(f"the server of {name!r} cannot do it at the moment (status {answer.status})")
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return DapError(f"the server of {name!r} does not know this caller", Problem.UNAUTHORIZED_REQUEST)
+        if answer.media_type != PROBLEM_MEDIA_TYPE:
+            return DapError(f"the server of {name!r} refused with status {answer.status}")
+        try:
+            details: Any = msgspec.json.decode(answer.body)
+        except msgspec.MsgspecError:
+            details = None
+        error = problem_from_details(details)
+        return DapError(f"the server of {name!r}: {error}", error.kind)
+
+
+def _job_path(task_id: bytes, job_id: bytes) -> str:
+    if len(job_id) != JOB_ID_SIZE:
+        raise ConfigError(f"a collection's id has {JOB_ID_SIZE} bytes")
+    return COLLECTION_JOB_PATH.format(task_id=id_to_text(task_id), collection_job_id=id_to_text(job_id))

@@ -1,0 +1,32 @@
+"""Privacy mathematics: who wants how much, how a rating enters, and the noise that covers it. No input or output."""
+
+from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.common.privacy.mechanisms import (
+    Mechanism,
+    NoPrivacy,
+    Sample,
+    Stretch,
+    Uniform,
+    Weight,
+    laplace_scale,
+    noise_share,
+)
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.privacy.spec import Group, PrivacySpec
+from hdpmf.common.privacy.weights import PrivacyWeights
+
+__all__ = [
+    "Group",
+    "Mechanism",
+    "NoPrivacy",
+    "PrivacyClaim",
+    "PrivacySpec",
+    "PrivacyWeights",
+    "Sample",
+    "SeededNoise",
+    "Stretch",
+    "Uniform",
+    "Weight",
+    "laplace_scale",
+    "noise_share",
+]

@@ -1,0 +1,44 @@
+"""What privacy really costs: events say what was released, accountants what it costs, ``cost`` puts them together."""
+
+from hdpmf.common.privacy.accounting.accountants import (
+    epsilon_at,
+    epsilon_from_zcdp,
+    gaussian_distance,
+    guess,
+    pure,
+    renyi,
+    zcdp,
+)
+from hdpmf.common.privacy.accounting.costs import (
+    DELTA,
+    Cost,
+    PersonCost,
+    PersonCosts,
+    cost,
+    honest_line,
+    person_costs,
+    with_honest_cost,
+)
+from hdpmf.common.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
+
+__all__ = [
+    "DELTA",
+    "NEIGHBOURS",
+    "UNITS",
+    "VIEWS",
+    "Cost",
+    "PersonCost",
+    "PersonCosts",
+    "Setting",
+    "cost",
+    "epsilon_at",
+    "epsilon_from_zcdp",
+    "gaussian_distance",
+    "guess",
+    "honest_line",
+    "person_costs",
+    "pure",
+    "renyi",
+    "with_honest_cost",
+    "zcdp",
+]

@@ -1,0 +1,358 @@
+"""Privacy costs of a method for a rating, an item's ratings or a user, against an observer; and for whole people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.accounting import accountants
+from hdpmf.common.privacy.accounting.events import Event, Repeated
+from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, seen
+from hdpmf.common.privacy.accounting.setting import Neighbours, Setting, Subject, Unit, View, view_of
+from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.common.privacy.spec import Group, PrivacySpec
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.errors import ConfigError, PrivacyError
+
+CostStatus = Literal["proved", "nominal", "no guarantee"]
+
+DELTA = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an observer may learn.
+
+    Attributes:
+        method: Which method.
+        view: What the observer sees.
+        unit: One rating, an item's ratings, a user's.
+        neighbours: Their values, or whether they are there.
+        pure: Pure epsilon; infinite where none is finite.
+        zcdp: rho of zero-concentrated differential privacy.
+        epsilon_at_delta: The smallest proved epsilon at ``delta``.
+        delta: For that.
+        status: ``proved``; ``nominal`` where the numbers count one channel of several and are no guarantee; ``no
+            guarantee`` where no number is finite.
+        covers: ``everything`` or the ``direct channel``.
+        reason: Why.
+        caveat: What the numbers leave out, if anything.
+        reference: The page with the proof.
+        guess: How often an observer is right who guesses between two equally likely neighbours (as one star or
+            five): at most this, or exactly this for ``guess_is_exact``.
+        guess_is_exact: Whether the best observer reaches it (for ``covers='direct channel'``: through that channel
+            alone, so that in all it may do better).
+        event: What was released.
+    """
+
+    method: str
+    view: View
+    unit: Unit
+    neighbours: Neighbours
+    pure: float
+    zcdp: float
+    epsilon_at_delta: float
+    delta: float
+    status: CostStatus
+    covers: Covers
+    reason: str
+    caveat: str
+    reference: str
+    guess: float
+    guess_is_exact: bool
+    event: Event
+
+    def __str__(self) -> str:
+        return f"{self.in_numbers()} ({self.status})"
+
+    def in_numbers(self) -> str:
+        """The epsilon that there is, as people write it."""
+        if math.isinf(self.epsilon_at_delta):
+            return "no finite epsilon"
+        approximate = f"({number(self.epsilon_at_delta)}, {self.delta:g})"
+        if math.isinf(self.pure):
+            return f"no finite pure epsilon; {approximate}"
+        if self.epsilon_at_delta >= 0.95 * self.pure:  # a delta for next to nothing only confuses
+            return f"epsilon {number(self.pure)}"
+        return f"epsilon {number(self.pure)}, or {approximate}"
+
+    def briefly(self) -> str:
+        """The smallest epsilon that there is, short enough for a table; a star where it takes ``delta``."""
+        if math.isinf(self.epsilon_at_delta):
+            return "unbounded"
+        if self.epsilon_at_delta >= 0.95 * self.pure:
+            return number(self.pure)
+        return f"{number(self.epsilon_at_delta)}*"
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON: what is infinite is null."""
+        return {
+            "method": self.method,
+            "view": self.view,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "pure_epsilon": _finite(self.pure),
+            "zcdp_rho": _finite(self.zcdp),
+            "epsilon_at_delta": _finite(self.epsilon_at_delta),
+            "delta": self.delta,
+            "status": self.status,
+            "covers": self.covers,
+            "guess": self.guess,
+            "guess_is_exact": self.guess_is_exact,
+            "reason": self.reason,
+            "caveat": self.caveat or None,
+            "reference": self.reference,
+        }
+
+
+def cost(
+    method: str | Setting,
+    view: str = "messages",
+    *,
+    weight: float | Sequence[float] = 1.0,
+    n_raters: int | Sequence[int] = 100,
+    unit: str = "rating",
+    neighbours: str = "value",
+    releases: int = 1,
+    delta: float = DELTA,
+    h: Sequence[float] | None = None,
+    **settings: Any,
+) -> Cost:
+    """What a method costs against an observer.
+
+    Args:
+        method: Its name, or a Setting.
+        view: ``messages``, ``sums-h-known``, ``sums-h-hidden``, ``two-servers`` or ``final``.
+        weight: The rating's privacy weight; for an item or a user, one for each of its ratings.
+        n_raters: How many raters the rating's item has; for a user, one number for all or one per rating.
+        unit: ``rating``, ``item`` or ``user``: what differs.
+        neighbours: ``value`` or ``presence``: how.
+        releases: How many times all of it is done, with fresh noise.
+        delta: For ``epsilon_at_delta``.
+        h: The recommender's draws, rounds x factors of them; a typical run's where not given.
+        **settings: The rest of Setting: epsilon, factors, rounds, noise, u_norm, ...
+
+    Raises:
+        ConfigError: An unknown method, view or option.
+        PrivacyError: A number that cannot be.
+    """
+    if isinstance(method, Setting):
+        if settings or h is not None:
+            raise ConfigError("a Setting already has all options; give one or the other")
+        setting = method
+    else:
+        draws = None if h is None else tuple(map(float, h))
+        try:
+            setting = Setting(method, h_draws=draws, **settings)
+        except TypeError as error:
+            raise ConfigError(f"an option that the accounting does not know: {error}") from error
+    full_view = view_of(view)
+    subject = Subject.of(unit, neighbours, weight, n_raters)
+    found = seen(setting, full_view, subject)
+    event = found.event if releases == 1 else Repeated(found.event, releases)
+    rho = accountants.zcdp(event)
+    status: CostStatus = "proved" if found.covers == "everything" else "nominal"
+    return Cost(
+        method=setting.method,
+        view=full_view,
+        unit=subject.unit,
+        neighbours=subject.neighbours,
+        pure=accountants.pure(event),
+        zcdp=rho,
+        epsilon_at_delta=accountants.epsilon_at(event, delta),
+        delta=delta,
+        status="no guarantee" if math.isinf(rho) else status,
+        covers=found.covers,
+        reason=found.reason,
+        caveat=CAVEAT if found.covers == "direct channel" else "",
+        reference=found.reference,
+        guess=accountants.guess(event),
+        guess_is_exact=accountants.is_exact_guess(event),
+        event=event,
+    )
+
+
+def honest_line(setting: Setting, raters: int = 20) -> str:
+    """What the paper's epsilon really costs a rating of weight 1, in one line without a full stop."""
+    message, sums = cost(setting, "messages", n_raters=raters), cost(setting, "sums-h-known")
+    if message.status == "no guarantee":
+        return f"no guarantee: {message.reason[0].lower()}{message.reason[1:].rstrip('.')}"
+    whose = "a rating of weight 1"
+    if method_named(setting.method).accounting != "gradients" and setting.noise_budget is None:
+        whose = f"noise set by a budget of {setting.epsilon:g} (less where it is set by less)"
+    return (
+        f"messages visible: {message.in_numbers()} for an item with {raters} raters; only sums visible, h known: "
+        f"{sums.in_numbers()}; both for {whose}, and counting its own gradients only"
+    )
+
+
+def with_honest_cost(claim: PrivacyClaim, method: str, params: Mapping[str, Any]) -> PrivacyClaim:
+    """A nominal claim with ``honest_line``, for a model of the paper with these parameters."""
+    try:
+        setting = Setting.from_params(method, params)
+    except (PrivacyError, ConfigError):
+        return claim  # a model that cannot be fitted says so when it is
+    return replace(claim, honest=honest_line(setting))
+
+
+def number(value: float) -> str:
+    """A cost as people read it: three digits, thousands apart."""
+    if math.isinf(value):
+        return "infinite"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonCost:
+    """What all ratings of a person cost together.
+
+    Attributes:
+        ratings: How many there are.
+        weight: Their privacy weights, added up.
+        cost: By the accountant, for a change of all their values.
+    """
+
+    ratings: int
+    weight: float
+    cost: Cost
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON."""
+        found = self.cost.fields()
+        return {"ratings": self.ratings, "weight": self.weight} | {
+            name: found[name] for name in ("pure_epsilon", "epsilon_at_delta", "delta", "status")
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PersonCosts:
+    """Two people of a table, by the sum of their privacy weights: half of all have less than the median one.
+
+    Attributes:
+        median: The one in the middle.
+        heaviest: The one with most.
+    """
+
+    median: PersonCost
+    heaviest: PersonCost
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON. Only of simulated weights: which person it is stays out."""
+        return {"median": self.median.fields(), "heaviest": self.heaviest.fields()}
+
+    def __str__(self) -> str:
+        median, heaviest = self.median, self.heaviest
+        return (
+            f"all ratings of one person together: {median.cost.in_numbers()} for the median person ("
+            f"{median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with most ({heaviest.ratings:,})"
+        )
+
+
+def person_costs(
+    setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
+) -> PersonCosts:
+    """What one training costs the median and the heaviest person of a table.
+
+    Args:
+        setting: How the method is run.
+        view: What the observer sees.
+        ratings: Who rated what.
+        weights: Their privacy weights.
+        delta: For the epsilon at delta.
+    """
+    own = weights.for_ratings(ratings)
+    totals = np.bincount(ratings.user_codes, own, ratings.n_users)
+    raters = ratings.item_counts()
+    order = np.argsort(totals, kind="stable")
+    order = order[totals[order] > 0]
+    neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
+
+    def of(user: int) -> PersonCost:
+        mine = np.flatnonzero(ratings.user_codes == user)
+        charged = cost(
+            setting, view, unit="user", neighbours=neighbours, weight=own[mine].tolist(),
+            n_raters=raters[ratings.item_codes[mine]].tolist(), delta=delta,
+        )  # fmt: skip
+        return PersonCost(len(mine), float(totals[user]), charged)
+
+    return PersonCosts(of(int(order[len(order) // 2])), of(int(order[-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user of a specification, who rates an item of middling sensitivity.
+
+    Attributes:
+        weight: The privacy weight of such a rating.
+    """
+
+    name: str
+    weight: float
+
+
+def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
+    """The three users, by the weights that the specification gives users; the item has the median item weight."""
+    item = quantile(spec.item_groups, 0.5)
+    return (
+        Person("strictest user", quantile(spec.user_groups, 0.0) * item),
+        Person("median user", quantile(spec.user_groups, 0.5) * item),
+        Person("most liberal user", quantile(spec.user_groups, 1.0) * item),
+    )
+
+
+def noise_budget(method: str, spec: PrivacySpec, epsilon: float, threshold: str | float) -> float | None:
+    """What sets the noise of DPMF and PDPMF for ratings of this specification; None for other methods."""
+    smallest = quantile(spec.user_groups, 0.0) * quantile(spec.item_groups, 0.0) * epsilon
+    mechanism = method_named(method).mechanism
+    if mechanism == "uniform":
+        return smallest
+    if mechanism != "sample":
+        return None
+    if not isinstance(threshold, str):
+        return threshold
+    largest = quantile(spec.user_groups, 1.0) * quantile(spec.item_groups, 1.0) * epsilon
+    known = {
+        "min": smallest,
+        "max": largest,
+        "mean": _mean_weight(spec.user_groups) * _mean_weight(spec.item_groups) * epsilon,
+    }
+    if threshold not in known:
+        raise PrivacyError(
+            f"the sampling threshold must be 'mean', 'min', 'max' or a positive number, not {threshold!r}"
+        )
+    return known[threshold]
+
+
+def quantile(groups: tuple[Group, ...], part: float) -> float:
+    """The weight below which a part of the users (or items) is; groups may overlap or leave gaps."""
+    present = [group for group in groups if group.ratio > 0]
+    low, high = min(group.low for group in present), max(group.high for group in present)
+    if part <= 0:
+        return low
+    if part >= 1:
+        return high
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        below = sum(group.ratio * _share_below(group, middle) for group in present)
+        low, high = (middle, high) if below < part else (low, middle)
+    return high
+
+
+def _share_below(group: Group, weight: float) -> float:
+    if weight >= group.high:
+        return 1.0
+    return 0.0 if weight <= group.low else (weight - group.low) / (group.high - group.low)
+
+
+def _mean_weight(groups: tuple[Group, ...]) -> float:
+    return sum(group.ratio * (group.low + group.high) / 2 for group in groups)

@@ -1,0 +1,328 @@
+"""Every kind of release and view as events: what the observer sees of the ratings that differ.
+
+A method names its rule (``Method.accounting``).
+
+For the paper's schemes this is the *direct channel* only: the gradient of the rating itself, with the user's vector
+held fixed. In truth that vector is fitted to all of the user's ratings, so that from the second round on each of them
+moves the gradients of all the user's other items too, by amounts that nothing bounds (item factors are not clipped).
+The numbers are therefore no guarantee; they are what one channel costs already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.accounting import events as e
+from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
+from hdpmf.common.privacy.pairs import LARGEST_BOUND, pair_rho
+from hdpmf.errors import ConfigError, PrivacyError
+
+_POINTS = 10_000  # no mutant: twice as many points give the same integral
+
+
+@lru_cache(maxsize=64)
+def inverse_sum_quantile(n: int, quantile: float = 0.5) -> float:
+    """The quantile of the sum of 1/h over n draws, by inverting its characteristic function."""
+    if n < 1 or not 0 < quantile < 1:
+        raise PrivacyError(f"needs at least one draw and a quantile between 0 and 1, not {n} and {quantile}")
+    # S / n is about ln n with a spread of order 1 and a tail like 1 / x above.
+    low, high = 0.0, n * (math.log(n) + 3) + 10 * n / (1 - quantile)
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(n, middle) < quantile else (low, middle)
+    return (low + high) / 2
+
+
+def _below(n: int, x: float) -> float:
+    """P(S <= x) = 1/2 - 1/pi * integral of Im(exp(-itx) phi(t)^n) / t (Gil-Pelaez 1951)."""
+    root, powers, weights = _characteristic(n)
+    t = root**2
+    # With t = root^2, dt / t = 2 droot / root, and the integrand is smooth at 0.
+    integrand = 2 * np.imag(np.exp(-1j * t * x) * powers) / root
+    return 0.5 - float(integrand @ weights) / math.pi
+
+
+@lru_cache(maxsize=4)
+def _characteristic(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    from scipy.special import kve
+
+    # |phi(t)| falls like exp(-pi t / 2) at first and like exp(-sqrt(2 t)) later: beyond both, nothing is left.
+    end = math.sqrt(max(72 / (math.pi * n), (36 / n) ** 2 / 2))
+    step = end / _POINTS
+    root = (np.arange(_POINTS) + 0.5) * step
+    z = 2 * np.sqrt(-1j * root**2)
+    # E exp(it/h) = z K_1(z) with z = 2 sqrt(-it)
+    logs = np.log(z * kve(1, z)) - z
+    return root, np.exp(n * logs), np.full(_POINTS, step)
+
+
+Covers = Literal["everything", "direct channel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an observer sees, and how sure that is.
+
+    Attributes:
+        event: The releases.
+        covers: Whether they are all that depends on the ratings.
+        reason: One or two sentences.
+        reference: Where it is proved, a page of ``hdpmf/common/privacy/proofs``.
+    """
+
+    event: e.Event
+    covers: Covers
+    reason: str
+    reference: str
+
+
+Rule = Callable[[Setting, View, Subject], Seen]
+
+CAVEAT = (
+    "Counts the rating's own gradients only; through the user's vector it moves the user's other messages as well, "
+    "which nothing bounds."
+)
+
+_THEOREM = "proofs/theorem-2.md"
+
+
+def seen(setting: Setting, view: View, subject: Subject) -> Seen:
+    """What an observer with this view sees of the subject's ratings."""
+    method = method_named(setting.method)
+    if view == "two-servers":
+        method.require_view(view)
+    rule = method.accounting
+    if not callable(rule):
+        if rule not in RULES:
+            raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
+        rule = RULES[rule]
+    found: Seen = rule(setting, view, subject)
+    return found
+
+
+def _nothing(setting: Setting, view: View, subject: Subject) -> Seen:
+    return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user-mean.md")
+
+
+def _bare(why: str) -> Rule:
+    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+
+    return rule
+
+
+def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
+    """The paper's schemes, by what sets the noise: with the ``own weight`` a rating changes less (HDPMF)."""
+
+    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
+        if subject.neighbours == "presence":
+            why = "which items a user rated, and how many rated an item, is sent without noise"
+            return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM)
+        if budget == "own weight":
+            budgets = [weight * setting.epsilon for weight in subject.weights]
+            note = ""
+        else:
+            most = setting.epsilon if setting.noise_budget is None else setting.noise_budget
+            budgets = [most for _ in subject.weights]
+            note = " The noise is set for all ratings alike."
+            if budget == "sampled":
+                note = (
+                    " Counted for a rating that was kept: counts of kept ratings are sent, so that sampling "
+                    "hides nothing."
+                )
+        moves = [budget * setting.u_norm for budget in budgets]
+        return _gradients(setting, view, subject, moves, note)
+
+    return rule
+
+
+def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float], note: str) -> Seen:
+    """T rounds of noisy gradients. ``moves`` are the ratings' pure epsilons per round were h hidden."""
+    hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
+    rounds = setting.rounds
+    if setting.noise == "once" and rounds > 1:
+        single = _laplace_round(setting, subject, moves)
+        reason = (
+            "The same noise is added in every round, so the difference of two rounds has none."
+            if view != "final"
+            else "Noise drawn once has a proof only if the user vectors do not depend on the ratings, and here they do."
+        )
+        return Seen(e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM)
+    if hidden:
+        event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
+        reason = "Laplace noise in every round, composed over the rounds."
+        if view == "final":
+            reason = "At most what all the sums together cost, from which the final model is computed; probably less."
+    else:
+        event = e.GaussianGivenH(_distance(setting, view, subject, moves))
+        reason = "Whoever knows h sees Gaussian noise with known variances; a small h is a round almost without noise."
+        if setting.h == "shared" and view in ("sums-h-hidden", "final"):
+            reason = "One h for all items shows in the spread over the items, so it does not count as hidden. " + reason
+    if view == "messages":
+        reason += " A user's own message carries only its share of the noise, 1 part in the number of raters."
+    return Seen(event, "direct channel", reason + note, _THEOREM)
+
+
+def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
+    """One round of sums, h hidden: K numbers with Laplace noise per item, each moved by move / K."""
+    together = [math.fsum(moves)] if subject.unit == "item" else moves
+    return e.Composed(tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together))
+
+
+def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]) -> float:
+    """How far apart the two worlds are, in standard deviations, given h.
+
+    Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over rounds of 1/h; n_j is 1
+    where only sums are seen.
+    """
+    k = setting.factors
+    if view != "messages":
+        raters = [1] * len(moves)
+        if subject.unit == "item":  # all in the same sum
+            moves, raters = [math.fsum(moves)], [1]
+    else:
+        raters = list(subject.raters)
+    squares = math.fsum(n * move**2 for n, move in zip(raters, moves, strict=True))
+    # Ratings of one item meet the same h; those of several items meet fresh ones, whose sum is steadier.
+    items = 1 if subject.unit == "item" else len(moves)
+    if setting.h_draws is not None:
+        inverse = math.fsum(1 / h for h in setting.h_draws)
+    else:
+        inverse = inverse_sum_quantile(items * setting.rounds * k, setting.h_quantile) / items
+    return math.sqrt(squares / (2 * k) * inverse / k)
+
+
+def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
+    reference = "proofs/hdpmf-paid.md"
+    if subject.neighbours == "presence":
+        why = "which items a user rated, and how many rated an item, is sent without noise"
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference)
+    if view == "messages":
+        why = "a single user's gradient has only its share of the noise, which is mostly far smaller than the rest"
+        reason = "Whoever sees the gradients before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, reference)
+    # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
+    moves = [weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights]
+    together = [math.fsum(moves)] if subject.unit == "item" else moves
+    event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
+    reason = (
+        "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; what is sent knows no "
+        "other rating."
+    )
+    return Seen(event, "everything", reason, reference)
+
+
+def _units(setting: Setting, subject: Subject) -> list[float]:
+    """Weights as the one-round designs use them: whole 64ths, rounded down; of a user the heaviest that may be sent.
+
+    Which of them are sent is drawn without a look at values, so that a user's cost is that of the worst draw.
+    """
+    units = [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
+    return sorted(units, reverse=True)[: setting.max_ratings] if subject.unit == "user" else units
+
+
+def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
+    """Weights, at most, of other ratings that one more may push out where a person sends no more than so many."""
+    if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
+        return []
+    # One for each; those of several users may be about one item.
+    return [float(len(subject.weights))]
+
+
+def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
+    if view == "messages":
+        why = "a single user's contribution has only its share of the noise, and that is mostly zero"
+        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
+    coding = make_ruler(setting.scale)
+    if setting.design == "A":
+        coding = make_coding(setting.coding, setting.scale, setting.epsilon)
+    channels = sum_channels(setting.design, coding, setting.epsilon, labels=setting.labels)
+    units, others = _units(setting, subject), _pushed_out(setting, subject)
+    per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
+
+    def releases(channel: Channel, moves: list[float]) -> list[e.Event]:
+        per_weight = float(channel.value_cost if subject.neighbours == "value" else channel.presence_cost)
+        return [e.DiscreteLaplaceRelease(per_weight * moved) for moved in moves]
+
+    by_item = (channels.score, channels.weight, *(() if channels.popularity is None else (channels.popularity,)))
+    parts = [part for channel in by_item for part in releases(channel, per_item)]
+    if channels.total is not None:
+        parts += releases(channels.total, [math.fsum([*units, *others])])
+    rounds = "Two rounds" if setting.labels else "One round"
+    label = ", the second by a label that each device draws once from what it rated" if setting.labels else ""
+    reason = f"{rounds} of secure sums with discrete Laplace noise{label}; everything after is post-processing."
+    if view == "two-servers":
+        # What its own server drew, this observer subtracts. Whoever is neither server meets both noises.
+        reason = f"{rounds} of sums by two servers{label}. Only the honest server's noise is counted."
+    if setting.labels and subject.neighbours == "presence":
+        # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
+        pushed = 1.0 if others else 0.0
+        moved = [unit + pushed for unit in units] if subject.unit == "item" else [math.fsum(units) + pushed]
+        parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
+    return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
+
+
+def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
+    reference = "proofs/private-popular.md"
+    if view == "messages":
+        why = "a single user's weights have only its share of the noise, and that is mostly zero"
+        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        return Seen(e.Unprotected(why), "everything", reason, reference)
+    if subject.neighbours == "value":
+        return Seen(e.NothingSent(), "everything", "Values are in nothing that is sent.", reference)
+    units = _units(setting, subject)
+    moved = [math.fsum(units)] if subject.unit == "item" else units
+    parts = tuple(e.DiscreteLaplaceRelease(setting.epsilon * move) for move in moved)
+    return Seen(e.Composed(parts), "everything", "One secure sum of weights with discrete Laplace noise.", reference)
+
+
+def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
+    """What hdp-sum shows and, for presence, the sums of pairs: values are not in those."""
+    reference = "proofs/hdp-sum-pairs.md"
+    sums = _sums(setting, view, subject)
+    if view == "messages" or subject.neighbours == "value":
+        return replace(sums, reference=reference)
+    moved = math.fsum([*_units(setting, subject), *_pushed_out(setting, subject)])
+    if subject.unit == "user":
+        moved = min(moved, LARGEST_BOUND / math.sqrt(2))  # a whole row is no longer than the bound
+    pairs = e.DiscreteGaussianRelease(moved * math.sqrt(2 * pair_rho(setting.epsilon)))
+    reason = (
+        "Secure sums with discrete Laplace noise, then sums of pairs with discrete Gaussian noise; everything after is "
+        "post-processing. Counted as if pairs were asked for."
+    )
+    return Seen(e.Composed((sums.event, pairs)), "everything", reason, reference)
+
+
+def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
+    if subject.neighbours == "presence":
+        why = "which items a user rated is visible: there is a bit for each"
+        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md")
+    parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
+    return Seen(
+        e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", "proofs/hdp-bit.md"
+    )
+
+
+RULES: dict[str, Rule] = {
+    "nothing": _nothing,
+    "no-noise": _bare("ratings are used without any noise"),
+    "raw-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
+    "gradients": _paper("own weight"),
+    "uniform-gradients": _paper("everybody alike"),
+    "sampled-gradients": _paper("sampled"),
+    "paid": _paid,
+    "sums": _sums,
+    "sums-and-pairs": _sums_and_pairs,
+    "bits": _bits,
+    "counts": _counts,
+}
+"""The rules by the names that methods use."""

@@ -1,0 +1,144 @@
+"""What an accountant is asked about: a method with its settings, an observer, and the difference to be hidden."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.methods import method_named
+from hdpmf.errors import ConfigError, PrivacyError
+
+View = Literal["messages", "sums-h-known", "sums-h-hidden", "two-servers", "final"]
+"""What the observer sees: every message of every device; only their sums, as the recommender (which draws h itself)
+or as somebody who does not know h; sums that two servers made, as the recommender together with one of them; or nothing
+but the model at the end."""
+
+Unit = Literal["rating", "item", "user"]
+"""What differs between two neighbours: one rating, all ratings of an item, or all ratings of a user."""
+
+Neighbours = Literal["value", "presence"]
+"""How it differs: in the ratings' values, or in whether the ratings are there at all."""
+
+VIEWS: tuple[View, ...] = get_args(View)
+UNITS: tuple[Unit, ...] = get_args(Unit)
+NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
+
+ALIASES: dict[str, View] = {"sums": "sums-h-known"}
+
+STARS = RatingScale(1.0, 5.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A method as it is run. Everything here is public.
+
+    Attributes:
+        epsilon: The largest budget of a rating.
+        noise: ``epoch`` (fresh in every round) or ``once``.
+        h: The recommender's draws per ``item`` or ``shared`` by all items.
+        noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it can be, epsilon.
+        u_norm: Length of the user's vector (at most 1).
+        design: Of ``hdp-sum``: ``A`` or ``S``.
+        labels: Of ``hdp-sum``: whether by taste labels.
+        max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None for all.
+        coding: Of ``hdp-sum`` and ``hdp-bit``.
+        h_quantile: Which draws of h to count with where they are not given: 0.5 is a typical run.
+        h_draws: The recommender's draws for one item, all rounds and coordinates, where they are known.
+    """
+
+    method: str
+    epsilon: float = 1.0
+    factors: int = 10
+    rounds: int = 100
+    noise: str = "epoch"
+    h: str = "item"
+    noise_budget: float | None = None
+    u_norm: float = 1.0
+    design: str = "A"
+    coding: str = "auto"
+    scale: RatingScale = STARS
+    h_quantile: float = 0.5
+    h_draws: tuple[float, ...] | None = None
+    labels: bool = False
+    max_ratings: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "u_norm"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise PrivacyError(f"{name} must be a positive number, not {getattr(self, name)}")
+        if self.noise_budget is not None and not (math.isfinite(self.noise_budget) and self.noise_budget > 0):
+            raise PrivacyError(f"noise_budget must be a positive number, not {self.noise_budget}")
+        for name in ("factors", "rounds"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared")), ("design", ("A", "S"))):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.max_ratings is not None:
+            if "max_ratings" not in method_named(self.method).options:
+                raise ConfigError(f"{self.method} sends all ratings; max_ratings is for the one-round designs")
+            if self.max_ratings < 1:
+                raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
+        if self.labels:
+            method_named(self.method).form(labels=True)
+            if self.design != "A":
+                raise ConfigError("taste labels belong to design A; drop one of them")
+        if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
+            raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
+
+    @classmethod
+    def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
+        """The setting of a model with these parameters (``model.get_params()``); what has no cost is left out."""
+        names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
+        names |= {name: name for name in ("design", "coding", "labels", "max_ratings")}
+        chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
+        h = params.get("h", "auto")
+        # Without a choice each solver does what its source does: the published numbers share one h.
+        shared = h == "shared" or (h == "auto" and params.get("solver") == "sequential")
+        return cls(method, h="shared" if shared else "item", **chosen)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Subject:
+    """The ratings in which two neighbours differ.
+
+    Attributes:
+        unit: One rating, an item's ratings or a user's.
+        neighbours: Whether values differ or presence.
+        raters: How many ratings each one's item has.
+    """
+
+    unit: Unit
+    neighbours: Neighbours
+    weights: tuple[float, ...]
+    raters: tuple[int, ...]
+
+    @classmethod
+    def of(cls, unit: str, neighbours: str, weight: object, n_raters: object) -> Subject:
+        """Checked, with one number of raters spread over all ratings."""
+        if unit not in UNITS:
+            raise ConfigError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
+        if neighbours not in NEIGHBOURS:
+            raise ConfigError(f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
+        weights = np.atleast_1d(np.asarray(weight, np.float64))
+        raters = np.broadcast_to(np.asarray(n_raters), weights.shape)
+        if weights.ndim != 1 or not len(weights) or not bool(((weights > 0) & (weights <= 1)).all()):
+            raise PrivacyError("privacy weights must be numbers in (0, 1]")
+        if unit == "rating" and len(weights) != 1:
+            raise ConfigError(f"one rating has one weight, not {len(weights)}; for more say unit='user' or 'item'")
+        if bool((raters < 1).any()):
+            raise ConfigError("an item whose rating is to be hidden has at least 1 rater")
+        return cls(unit, neighbours, tuple(weights.tolist()), tuple(raters.astype(int).tolist()))
+
+
+def view_of(name: str) -> View:
+    """A view by its name or by the short name that the audit uses."""
+    full = ALIASES.get(name, name)
+    if full not in VIEWS:
+        raise ConfigError(f"view must be one of {', '.join(VIEWS)}, not {name!r}")
+    return full

@@ -1,0 +1,293 @@
+"""How a rating becomes a whole number before it is sent, and what that number may cost.
+
+The one-round designs send integers only: a weight ``a = floor(64 W)`` and a *coded* rating, a public curve of the
+rating's place on its public scale. How far one rating can move an entry follows from the two tables below, so the
+noise, the guarantee and the tests all read it from here. The proof is in ``proofs/coding.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hdpmf.common.data import RatingScale
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+
+WEIGHT_UNITS = 64
+"""A weight is sent as a whole number of 1/64ths, rounded down; below 1/64 nothing is sent."""
+
+MEAN_SHARE = Fraction(1, 50)
+"""The part of epsilon that design A spends on the mean of all ratings."""
+
+WEIGHT_SCALE = 4
+"""Noise on a sum of weights has this scale, over epsilon: a rating's presence costs a quarter of W epsilon there."""
+
+LABEL_SHARE = Fraction(1, 5)
+"""With taste labels: a rating of weight W moves the logit of its device's label by at most W epsilon times this."""
+
+POPULARITY_SCALE = 8
+"""With taste labels: noise on the sums of weights that are released first has this scale, over epsilon."""
+
+LABELLED_WEIGHT_SCALE = 6
+"""With taste labels: the same for the sums of weights that are released after, per label where an item is a head."""
+
+HEAD_WEIGHT = 80
+"""With taste labels: items whose released weight is at least this over epsilon are heads."""
+
+SCORE_UNITS = 64
+"""An item's public score for labels is a whole number from minus to plus this, which stands for 1."""
+
+UNSTATED_LEVELS = 1000
+"""A scale without a stated step is cut into so many: ratings are sent to the nearest thousandth of the scale."""
+
+LINEAR_FROM = 4.0
+"""From this epsilon on the coding follows the rating itself; below it a soft threshold tells items apart better."""
+
+_KNOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A public curve from the place on the scale (0 to 1) to [0, 1], linear between five places.
+
+    Attributes:
+        heights: Its values at 0, 1/4, 1/2, 3/4 and 1: for one to five stars, one per star.
+        slope: How much an item's mean of the curve moves per star of its mean rating.
+        within: Variance of the curve among the ratings of one item.
+        jumps: Whether it is a step (at the fourth place) instead of linear in between.
+    """
+
+    heights: tuple[float, float, float, float, float]
+    slope: float
+    within: float
+    jumps: bool = False
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """The curve at some places."""
+        if self.jumps:
+            return np.asarray(places >= _KNOTS[3] - 1e-9, np.float64)
+        return np.asarray(np.interp(places, _KNOTS, self.heights))
+
+
+CURVES = {
+    "soft": Curve((0.0, 0.0, 0.3, 0.8, 1.0), 0.326, 0.107),
+    "threshold": Curve((0.0, 0.0, 0.0, 1.0, 1.0), 0.399, 0.211, jumps=True),
+    "linear": Curve((0.0, 0.25, 0.5, 0.75, 1.0), 0.25, 0.061),
+}
+"""Slopes and variances are constants of star ratings in general, not of the data at hand."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coding:
+    """A curve on one scale, as whole numbers.
+
+    Attributes:
+        name: Of the curve.
+        entries: The centred whole number for each level of the scale, from low to high.
+        unit: What 1 stands for, on the curve's own range of 1.
+    """
+
+    name: str
+    scale: RatingScale
+    entries: np.ndarray
+    unit: float
+
+    @property
+    def curve(self) -> Curve:
+        """The curve itself."""
+        return CURVES[self.name]
+
+    @property
+    def value_step(self) -> int:
+        """How far a rating of one weight unit can move a sum of entries by changing its value."""
+        return int(self.entries.max() - self.entries.min())
+
+    @property
+    def presence_step(self) -> int:
+        """How far it can move the sum by being there or not."""
+        return int(np.abs(self.entries).max())
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """The entry of each rating."""
+        return np.asarray(self.entries[levels_of(values, self.scale)])
+
+
+def n_levels(scale: RatingScale) -> int:
+    """Into how many steps the scale is cut."""
+    if scale.step is None:
+        return UNSTATED_LEVELS
+    levels = round(scale.width / scale.step)
+    if not math.isclose(levels * scale.step, scale.width, rel_tol=1e-6):
+        raise ConfigError(f"steps of {scale.step:g} do not fit the scale {scale}; give a step that divides it")
+    return levels
+
+
+def levels_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
+    """The level of each rating, from 0; a rating off the scale is refused before anything is sent."""
+    levels = n_levels(scale)
+    places = (values - np.float32(scale.low)) * np.float32(levels / scale.width)
+    if not bool(((places >= -1e-3) & (places <= levels * (1 + 1e-6) + 1e-3)).all()):
+        raise RatingsError(f"a rating is off the public scale {scale}; nothing was sent. Correct the rating")
+    return np.asarray(np.clip(np.rint(places), 0, levels), np.intp)
+
+
+def make_coding(name: str, scale: RatingScale, epsilon: float) -> Coding:
+    """The coding of that name (``auto``: by epsilon) on a scale."""
+    if name == "auto":
+        name = "linear" if epsilon >= LINEAR_FROM else "soft"
+    if name not in CURVES:
+        raise ConfigError(f"coding must be auto, {', '.join(CURVES)}, not {name!r}")
+    levels = n_levels(scale)
+    heights = CURVES[name].at(np.arange(levels + 1) / levels)
+    steps = levels if name == "linear" else _units(heights, scale)
+    return Coding(name, scale, *_centred(heights, steps))
+
+
+def make_ruler(scale: RatingScale) -> Coding:
+    """The rating itself as whole numbers, for sums that estimate means."""
+    return make_coding("linear", scale, LINEAR_FROM)
+
+
+def _units(heights: np.ndarray, scale: RatingScale) -> int:
+    """The coarsest grid on which the curve is exact; tenths for a scale that states no step."""
+    if scale.step is None:
+        return 10
+    exact = (units for units in (10, 20, 40, 100) if np.allclose(heights * units, np.rint(heights * units)))
+    return next(exact, 100)
+
+
+def _centred(heights: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
+    whole = np.rint(heights * steps).astype(np.int64)
+    # The middle of an odd number of steps is not whole: count in halves there.
+    entries, unit = (whole - steps // 2, 1 / steps) if steps % 2 == 0 else (2 * whole - steps, 1 / (2 * steps))
+    entries.flags.writeable = False
+    return entries, unit
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One kind of entry of the secure sum.
+
+    Attributes:
+        value_step: The most that a rating of one weight unit moves it by changing its value.
+        presence_step: The most that it moves it by being there or not.
+        scale: Of the discrete Laplace noise on the sum, in the entry's units.
+    """
+
+    value_step: int
+    presence_step: int
+    scale: Fraction
+
+    @property
+    def value_cost(self) -> Fraction:
+        """Epsilon per unit of W for a change of value."""
+        return WEIGHT_UNITS * self.value_step / self.scale
+
+    @property
+    def presence_cost(self) -> Fraction:
+        """Epsilon per unit of W for being there or not."""
+        return WEIGHT_UNITS * self.presence_step / self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """What one round of secure sums releases, and what it costs a rating.
+
+    Attributes:
+        score: Per item, the weighted coded ratings.
+        weight: Per item, the weights.
+        total: Once, the weighted ratings themselves (design A only).
+        popularity: Per item, the weights once more, in a round of its own (taste labels only).
+        label_cost: Epsilon per unit of W for what a rating's presence does to its device's label.
+    """
+
+    score: Channel
+    weight: Channel
+    total: Channel | None
+    popularity: Channel | None = None
+    label_cost: Fraction = Fraction(0)
+
+    @property
+    def value_cost(self) -> Fraction:
+        """Epsilon per unit of W against a change of a rating's value; equals epsilon."""
+        return self._sum("value_cost")
+
+    @property
+    def presence_cost(self) -> Fraction:
+        """Epsilon per unit of W against a rating's presence; three quarters of epsilon, or 0.992 with labels."""
+        return self._sum("presence_cost") + self.label_cost
+
+    def _sum(self, name: str) -> Fraction:
+        parts = (self.score, self.weight, self.total, self.popularity)
+        return sum((getattr(part, name) for part in parts if part is not None), Fraction(0))
+
+
+def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
+    """The entries of design ``A`` or ``S`` and their noise, exactly (fractions: no rounding in the guarantee)."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
+    budget = Fraction(epsilon)
+    mean_budget = budget * MEAN_SHARE if design == "A" else Fraction(0)
+    total = None
+    if mean_budget:
+        total = _channel(make_ruler(coding.scale), mean_budget)
+    score = _channel(coding, budget - mean_budget)
+    if not labels:
+        return Channels(score, _weight_channel(WEIGHT_SCALE, budget), total)
+    weight, popularity = _weight_channel(LABELLED_WEIGHT_SCALE, budget), _weight_channel(POPULARITY_SCALE, budget)
+    return Channels(score, weight, total, popularity, LABEL_SHARE * budget)
+
+
+def _weight_channel(scale: int, budget: Fraction) -> Channel:
+    return Channel(0, 1, Fraction(WEIGHT_UNITS * scale) / budget)
+
+
+def _channel(coding: Coding, budget: Fraction) -> Channel:
+    return Channel(coding.value_step, coding.presence_step, WEIGHT_UNITS * coding.value_step / budget)
+
+
+def weight_units(weights: np.ndarray) -> np.ndarray:
+    """Weights in whole 64ths, rounded down: never more than the user allows, and 0 where they allow too little."""
+    return np.floor(np.asarray(weights, np.float64) * WEIGHT_UNITS).astype(np.int64)
+
+
+_LABEL_MARGIN = 2.0**-10
+_LONGEST_LOGIT = 16.0
+
+FEWEST_LABEL_EPSILON = 1e-4
+"""Below this epsilon rounding could cost a label more than the margin covers, so there are none."""
+
+
+def rare_label_probability(sums: np.ndarray, epsilon: float) -> np.ndarray:
+    """Taste labels: the probability of the label that a device's sum of scores speaks against, at most one half.
+
+    It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter than that: by a
+    thousandth of every step, which is far more than the arithmetic can be off, so that two devices whose sums differ
+    by d have labels whose probabilities differ by a factor of at most exp(epsilon LABEL_SHARE d) as they are drawn.
+
+    Args:
+        sums: Per device, the sum of weight units times score units: whole numbers.
+        epsilon: Of the survey.
+    """
+    if not epsilon >= FEWEST_LABEL_EPSILON:
+        raise PrivacyError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {epsilon:g}")
+    per_step = epsilon * float(LABEL_SHARE) * (1.0 - _LABEL_MARGIN) / (WEIGHT_UNITS * SCORE_UNITS)
+    return np.asarray(1.0 / (1.0 + np.exp(np.minimum(np.abs(sums) * per_step, _LONGEST_LOGIT))))
+
+
+def bit_probability(entries: np.ndarray, units: np.ndarray, coding: Coding, epsilon: float) -> np.ndarray:
+    """Design L: the probability of sending a plus, for ratings with these entries and weights.
+
+    With e = epsilon a/64 it is 1/2 + f tanh(e/2) for the centred coded rating f in [-1/2, 1/2], so both answers
+    have probabilities between 1/(1 + exp(e)) and exp(e)/(1 + exp(e)) whatever the rating.
+    """
+    centred = entries / coding.value_step
+    return np.asarray(0.5 + centred * np.tanh(0.5 * epsilon * units / WEIGHT_UNITS))
+
+
+def bit_height(units: np.ndarray, epsilon: float) -> np.ndarray:
+    """Design L: the B that makes plus or minus B an unbiased estimate of the centred coded rating."""
+    return np.asarray(0.5 / np.tanh(0.5 * epsilon * units / WEIGHT_UNITS))

@@ -1,0 +1,72 @@
+"""What a private shard and an untrusted recommender say to each other.
+
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what is said around
+both between machines in ``federation``)::
+
+    recommender                                   shard
+        Plan              ──────────────────────▶
+                          ◀──────────────────────   BudgetReport   (only where the mechanism needs it)
+        Opening           ──────────────────────▶
+                          ◀──────────────────────   ItemCounts
+        Round 1           ──────────────────────▶
+                          ◀──────────────────────   Gradients 1
+        ...
+        Round T + 1       ──────────────────────▶   (final factors; nothing is sent back)
+
+Nothing in this package computes anything private; it defines, checks and encodes messages.
+"""
+
+from hdpmf.common.protocol.federation import (
+    Accepted,
+    AnyCatalogue,
+    Call,
+    CatalogueTable,
+    CatalogueVersion,
+    DeviceCard,
+    Envelope,
+    Here,
+    Ready,
+    Refusal,
+    Reply,
+    Terms,
+)
+from hdpmf.common.protocol.lists import ListTable
+from hdpmf.common.protocol.messages import PROTOCOL_VERSION, BudgetReport, Gradients, ItemCounts, Opening, Plan, Round
+from hdpmf.common.protocol.oneround import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.common.protocol.schedule import learning_rate_at
+from hdpmf.common.protocol.task import Task
+from hdpmf.common.protocol.wire import Message, decode, encode
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "Accepted",
+    "AnyCatalogue",
+    "BitContribution",
+    "BudgetReport",
+    "Call",
+    "CatalogueTable",
+    "CatalogueVersion",
+    "DeviceCard",
+    "Envelope",
+    "Gradients",
+    "Grouping",
+    "Here",
+    "ItemCounts",
+    "ItemFacts",
+    "ListTable",
+    "Message",
+    "Opening",
+    "Plan",
+    "Popularity",
+    "Ready",
+    "Refusal",
+    "Reply",
+    "Round",
+    "SumContribution",
+    "Survey",
+    "Task",
+    "Terms",
+    "decode",
+    "encode",
+    "learning_rate_at",
+]

@@ -1,0 +1,126 @@
+"""Who may take part: the devices' public keys, and a digest that people compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from hashlib import sha256
+
+import msgspec
+
+from hdpmf.common.aggregation.masks import Roster
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.errors import ConfigError
+
+MOST_BYTES = 64 << 20
+"""Of a roster's file. The longest roster that can be summed over has half of that."""
+
+_KEY_HEX = 64
+_MOST_USERS = 1 << 31
+
+
+class Enrolled:
+    """The devices on the roster, in the order in which they were enrolled.
+
+    A device is known everywhere by the hex form of its identity key. Devices pin the roster, so that a recommender
+    cannot play a device; whoever looks after it compares the digest on paper, by phone, in any way that does not go
+    through the recommender.
+
+    Args:
+        cards: One per device.
+    """
+
+    def __init__(self, cards: Iterable[DeviceCard] = ()) -> None:
+        self.cards = tuple(cards)
+        for card in self.cards:
+            check_fields(card)
+        for field in ("name", "identity", "node"):
+            counts = Counter(getattr(card, field) for card in self.cards)
+            for twice in (value for value, count in counts.items() if count > 1):
+                raise ConfigError(
+                    f"two devices have the same {field} {twice[:32]!r}; a device may be counted once. If it was set up "
+                    "anew, remove its old card"
+                )
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __repr__(self) -> str:
+        return f"Enrolled({len(self)} devices)"
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {card.identity: place for place, card in enumerate(self.cards)}
+
+    @cached_property
+    def users(self) -> Mapping[str, int]:
+        """Users behind each device."""
+        return {card.identity: card.users for card in self.cards}
+
+    @cached_property
+    def roster(self) -> Roster:
+        """For secure sums."""
+        return Roster(bytes.fromhex(card.identity) for card in self.cards)
+
+    @property
+    def digest(self) -> str:
+        """What people compare: of all keys and users, in order, in groups of four digits."""
+        text = msgspec.json.encode([[card.identity, card.node, card.users] for card in self.cards])
+        plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
+        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    def place(self, device: str) -> int:
+        """A device's number on the roster."""
+        return self._places[device]
+
+    def device(self, place: int) -> str:
+        """The device with this number."""
+        return self.cards[place].identity
+
+    def count_users(self, devices: Iterable[str]) -> int:
+        """Users behind these devices."""
+        return sum(self.users[device] for device in devices)
+
+    def without(self, name: str) -> Enrolled:
+        """One device less, by its name or key."""
+        kept = [card for card in self.cards if name not in (card.name, card.identity)]
+        if len(kept) == len(self.cards):
+            raise ConfigError(f"no device {name!r} is enrolled")
+        return Enrolled(kept)
+
+    def to_json(self) -> bytes:
+        """For the roster's file, which devices pin."""
+        return msgspec.json.format(msgspec.json.encode({"devices": self.cards, "digest": self.digest}), indent=1)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Enrolled:
+        """What ``to_json`` wrote; a digest that does not fit is refused."""
+        if len(data) > MOST_BYTES:
+            raise ConfigError(f"a roster has at most {MOST_BYTES:,} bytes")
+        try:
+            read = msgspec.json.decode(data, type=_File)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(f"this is not a roster: {error}") from None
+        enrolled = cls(read.devices)
+        if enrolled.digest != read.digest:
+            raise ConfigError("the roster was changed by hand: its digest does not fit its devices")
+        return enrolled
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    devices: tuple[DeviceCard, ...]
+    digest: str
+
+
+def check_fields(card: DeviceCard) -> None:
+    """Raise ConfigError where a card has something in it that no device writes."""
+    hexadecimal = len(card.identity) == _KEY_HEX and set(card.identity) <= set("0123456789abcdef")
+    if not hexadecimal:
+        raise ConfigError(f"the card of {card.name[:32]!r} has no identity key of {_KEY_HEX} hexadecimal digits")
+    if not (1 <= len(card.name) <= 200 and card.name.isprintable()):
+        raise ConfigError("a device's name must have 1 to 200 printable characters")
+    if not 1 <= card.users < _MOST_USERS:
+        raise ConfigError(f"the card of {card.name[:32]!r} must speak for at least one user")
+    if len(card.node) > 10_000:
+        raise ConfigError(f"the card of {card.name[:32]!r} has a node key that is too long")

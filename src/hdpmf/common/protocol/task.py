@@ -1,0 +1,163 @@
+"""What two servers are to sum: a document that the recommender publishes and everybody reads for oneself.
+
+Its id is the digest of its bytes, so that whoever knows the id knows the survey, the servers' keys, the circuit and the
+noise. Devices check that circuit and noise are those that the survey asks for (``survey_task``); servers need not know
+what a survey is. A survey is one task (``whole``), or two with taste labels: ``counts`` and, with the grouping made of
+its sums, ``labels``.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from hdpmf.common.protocol.messages import MAX_ITEMS, _Message
+from hdpmf.common.protocol.oneround import Grouping, Survey
+from hdpmf.common.protocol.servers import Collector, Servers
+from hdpmf.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from hdpmf.common.aggregation.two_servers.prio import Prio3
+
+Part = Literal["whole", "counts", "labels"]
+
+MOST_LEVELS = 16
+"""Of a rating scale: the circuit compares a rating with each."""
+
+MAX_PERIOD = 400 * 86_400
+"""Seconds: a task ends within a year or so."""
+
+MAX_ENTRIES = 1 << 22
+"""Numbers in a sum."""
+
+
+class OneRating(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="one-rating", kw_only=True):
+    """Our circuit: at most one rating per item (``hdpmf.common.aggregation.two_servers.prio.one_rating``).
+
+    Attributes:
+        codes: What each level of the scale stands for in scores.
+        rulers: The same for the total.
+    """
+
+    items: int
+    codes: tuple[int, ...]
+    rulers: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the sum: scores, weights, total."""
+        return 2 * self.items + 1
+
+
+class SumOfVectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sum-vec", kw_only=True):
+    """Prio3SumVec of the draft, for clients that are not ours: Field128, one proof.
+
+    Attributes:
+        entries: Numbers in a vector, and in the sum.
+        bits: Of each number.
+        chunk: Numbers that a gadget takes at a time.
+    """
+
+    entries: int
+    bits: int
+    chunk: int
+
+
+class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Discrete Laplace noise that each server adds to so many entries, one after another.
+
+    Attributes:
+        scale: As a fraction, ``"512/1"``; ``"0/1"`` for entries that are zero whatever anybody rated.
+    """
+
+    entries: int
+    scale: str
+
+    @property
+    def fraction(self) -> Fraction:
+        """The scale as a number."""
+        try:
+            if len(self.scale) > 200:
+                raise ValueError
+            return Fraction(self.scale)
+        except (ValueError, ZeroDivisionError):
+            raise ProtocolError("Task refused: a scale of noise must be a short fraction like 512/1") from None
+
+
+class Task(_Message, frozen=True):
+    """What is to be summed.
+
+    Attributes:
+        servers: The two servers.
+        collector: Who gets the sums.
+        circuit: What a report may say.
+        noise: What each server adds: the whole noise, as if there were no other.
+        begin: Unix time from which reports are taken.
+        end: Unix time at which that ends.
+        precision: Seconds to which the time of a report is rounded down; ``begin`` and ``end`` are multiples of it.
+        minimum: Reports, at least, that a sum is over.
+        enrolled: Only devices that the collector names to the leader may report, each once for each of its users.
+        survey: What devices are asked; None for a task of others.
+        part: Of the survey.
+        grouping: Of ``labels``: by what devices draw their taste labels.
+    """
+
+    servers: Servers
+    collector: Collector
+    circuit: OneRating | SumOfVectors
+    noise: tuple[Noise, ...]
+    begin: int
+    end: int
+    precision: int
+    minimum: int
+    enrolled: bool = True
+    survey: Survey | None = None
+    part: Part | None = None
+    grouping: Grouping | None = None
+
+    def _check(self) -> None:
+        self._require(1 <= self.precision <= MAX_PERIOD, "precision must be seconds, 1 or more")
+        times = (0 < self.begin < self.end < 1 << 40) and self.end - self.begin <= MAX_PERIOD
+        self._require(times, "it must begin before it ends, within 400 days")
+        whole = self.begin % self.precision == 0 and self.end % self.precision == 0
+        self._require(whole, "begin and end must be multiples of precision")
+        self._require(2 <= self.minimum < 1 << 40, "minimum must be 2 or more")
+        self._check_circuit()
+        entries = [part.entries for part in self.noise]
+        self._require(all(count >= 1 for count in entries) and sum(entries) == self.circuit.entries, "noise must be "
+                      "stated for every entry")  # fmt: skip
+        self._require(all(part.fraction >= 0 for part in self.noise), "a scale of noise must be 0 or more")
+        asked = (self.survey is None, self.part is None)
+        self._require(asked in ((True, True), (False, False)), "a survey comes with its part")
+        self._require((self.part == "labels") == (self.grouping is not None), "only labels come with a grouping")
+
+    def _check_circuit(self) -> None:
+        circuit = self.circuit
+        self._require(1 <= circuit.entries <= MAX_ENTRIES, f"a sum has 1 to {MAX_ENTRIES:,} entries")
+        if isinstance(circuit, SumOfVectors):
+            self._require(1 <= circuit.bits <= 64 and 1 <= circuit.chunk <= circuit.entries * circuit.bits, "bits must "
+                          "be from 1 to 64, and a chunk no longer than a vector")  # fmt: skip
+            return
+        self._require(1 <= circuit.items <= MAX_ITEMS, f"there are 1 to {MAX_ITEMS} items")
+        same = 2 <= len(circuit.codes) == len(circuit.rulers) <= MOST_LEVELS
+        self._require(same, f"a scale has 2 to {MOST_LEVELS} levels, each with a code and a ruler")
+        small = all(abs(code) <= 1 << 20 for code in (*circuit.codes, *circuit.rulers))
+        self._require(small, "codes and rulers must be small numbers")
+
+
+def task_id(document: bytes) -> bytes:
+    """The id of a task: 32 bytes, the digest of its encoding as it was published."""
+    return sha256(b"hdpmf task " + document).digest()
+
+
+def prio_of(task: Task, task_id: bytes) -> Prio3:
+    """The cryptography of a task."""
+    from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating, prio3_sum_vec
+
+    circuit = task.circuit
+    if isinstance(circuit, SumOfVectors):
+        return prio3_sum_vec(circuit.entries, circuit.bits, circuit.chunk)
+    return prio3_one_rating(circuit.items, circuit.codes, circuit.rulers, task_id)

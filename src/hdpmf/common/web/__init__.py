@@ -1,0 +1,1 @@
+"""Shared by pages in a browser: request checks, sessions, templates, a local server."""

@@ -1,0 +1,102 @@
+"""Jinja2 templates, sentences and static files of a page."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from hdpmf.common.net.extras import needs
+
+with needs("starlette", "page"), needs("jinja2", "page"):
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from starlette.responses import Response
+
+
+class Wording:
+    """Sentences by name, as ``rate.title``. A name that is not there is an error of ours.
+
+    Args:
+        package: Where ``words.toml`` is.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.sentences: Mapping[str, str] = _flat(
+            tomllib.loads(files(package).joinpath("words.toml").read_text("utf-8"))
+        )
+
+    def __call__(self, name: str, **values: object) -> str:
+        """A sentence with its values."""
+        return self.sentences[name].format(**values) if values else self.sentences[name]
+
+    def count(self, name: str, n: int) -> str:
+        """A sentence about ``n`` things: ``name.one`` or ``name.many``."""
+        return self(f"{name}.{'one' if n == 1 else 'many'}", n=f"{n:,}")
+
+
+def _flat(table: Mapping[str, object], before: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[before + name] = str(value)
+    return found
+
+
+ENTER = "/enter"
+"""Where one comes in with a token, which the page takes from behind the # of the command's link."""
+
+ENTRY = frozenset({ENTER, *(f"/static/{name}" for name in ("icon.svg", "page.css", "enter.js"))})
+"""Paths that show nothing, so that anybody may be led there."""
+
+_KINDS = {"svg": "image/svg+xml", "css": "text/css", "js": "text/javascript"}
+
+_SHARED = "hdpmf.common.web"
+
+
+class PageTemplates:
+    """What a package shows.
+
+    Args:
+        package: Where its ``templates``, its ``words.toml`` and, if it has files of its own, its ``static`` are. Its
+            ``base.html`` extends ``frame.html``, which all pages share.
+        pages: The name of each page in the menu, by path.
+
+    Attributes:
+        t: Its sentences.
+    """
+
+    def __init__(self, package: str, pages: Mapping[str, str]) -> None:
+        self.t = Wording(package)
+        self._pages = pages
+        self._templates = Environment(
+            loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]), autoescape=True,
+            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._templates.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+        self._files: dict[str, bytes] = {}
+        for place in (files(_SHARED).joinpath("static"), files(package).joinpath("static")):
+            if place.is_dir():
+                self._files |= {file.name: file.read_bytes() for file in place.iterdir()}
+
+    def show(self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200) -> Response:
+        """A page.
+
+        Args:
+            name: Of its template and its title.
+            facts: What is on it.
+            inside: Whether somebody is in, who gets the menu.
+            status: Of the answer.
+        """
+        text = self._templates.get_template(f"{name}.html").render(
+            t=self.t, name=name, pages=self._pages, inside=inside, **facts
+        )
+        return Response(text, status, media_type="text/html; charset=utf-8")
+
+    def file(self, name: str) -> Response:
+        """A file that pages load."""
+        if name not in self._files:
+            return Response("There is no such file.", 404)
+        return Response(self._files[name], media_type=_KINDS[name.rpartition(".")[2]])

@@ -1,4 +1,0 @@
-"""The PRIVATE device: its store, its policy, its ledger, and the agent that answers a recommender with them.
-
-Nothing here is shared with the recommender's side but the messages of ``hdpmf.protocol`` and ``hdpmf.secure_sum``.
-"""

@@ -1,0 +1,1 @@
+"""Experiments, reports, simulations, audits and the paper's evaluation."""

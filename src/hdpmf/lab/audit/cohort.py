@@ -1,0 +1,209 @@
+"""Real devices and the recommender that talks to them: what leaves a device is recorded as it leaves.
+
+The audited device is a real ``DeviceAgent`` with a store, the default policy and ``ReleasedNoise``; so are the honest
+others of a sum. Colluding devices of the roster are in the sum as well, with zeros: what they add, they tell. Sums are
+real secure sums, so that nothing is read from inside of a device.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumClient,
+    SecureSumServer,
+    decode_to_recommender,
+    propose,
+)
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.data import IdIndex, Ratings, RatingScale
+from hdpmf.common.methods import federated
+from hdpmf.common.privacy.sampling import ReleasedNoise
+from hdpmf.common.protocol import CatalogueTable, Envelope, Message, Refusal, Reply, decode, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.layout import SumLayout
+from hdpmf.errors import ProtocolError
+from hdpmf.lab.audit.world import LessNoise
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+
+ROSTER, MINIMUM, HONEST = 24, 18, 16
+"""Devices of the roster, of a sum, and of these those whose shares make the whole noise. All three differ, so that a
+share that is sized by the wrong one is found."""
+
+RUN = b"audited run....."
+SCALE = RatingScale(1.0, 5.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAnswer:
+    """One answer of the audited device, as whoever is outside sees it.
+
+    Attributes:
+        kind: Which message it is, or the word of a refusal.
+        size: Its length in bytes.
+        seconds: How long it took.
+        body: The answer itself.
+    """
+
+    kind: str
+    size: int
+    seconds: float
+    body: bytes
+
+    @property
+    def shape(self) -> tuple[str, int]:
+        """What must be the same whatever the ratings are."""
+        return self.kind, self.size
+
+
+def item_table(n_items: int) -> CatalogueTable:
+    """So many items, rated with one to five stars."""
+    return catalogue_table(IdIndex([f"item {number:06d}" for number in range(n_items)]), SCALE)
+
+
+def audited_policy(epsilon: float) -> Policy:
+    """The default policy, but every method and view is fine, and one person may send as many ratings as there are.
+
+    What it insists on in sums is what every device does.
+    """
+    return Policy(
+        methods=federated(), allow_nominal=True, allow_unprotected=True, require_sums=False, max_total=None,
+        epsilon=max(epsilon, 1.0),
+    )  # fmt: skip
+
+
+def make_agent(
+    table: CatalogueTable, stars: np.ndarray, policy: Policy, *, weight: float = 1.0, noise_factor: float = 1.0
+) -> tuple[DeviceAgent, DeviceStore]:
+    """A device with these ratings (one per item, 0 for none)."""
+    store = DeviceStore.create(":memory:", policy=policy, scale=SCALE)
+    store.pin_catalogue(table)
+    known = known_items(table).items
+    rated = np.flatnonzero(stars)
+    if len(rated):
+        store.add(
+            Ratings.from_arrays(["me"] * len(rated), known.ids[rated], stars[rated], scale=SCALE, items_index=known)
+        )
+        store.set_weight(user="me", beta=weight)
+    if noise_factor == 1.0:
+        return DeviceAgent(store), store
+    planted: Any = LessNoise(ReleasedNoise(), noise_factor)
+    return DeviceAgent(store, noise=planted, simulation=True), store  # only simulation takes noise that is not released
+
+
+class Cohort:
+    """A recommender's conversation with an audited device and, where it sees sums, with honest others.
+
+    Args:
+        table: The item table.
+        stars: Ratings of the audited device, one per item, 0 for none.
+        others: The same of every other honest device; they are known to the recommender.
+        policy: Everybody's.
+        sums: The recommender sees sums; otherwise the audited device is alone.
+        weight: Privacy weight of all ratings.
+        noise_factor: Less than 1 plants a fault into every device.
+    """
+
+    def __init__(
+        self,
+        table: CatalogueTable,
+        stars: np.ndarray,
+        others: np.ndarray,
+        policy: Policy,
+        *,
+        sums: bool,
+        weight: float = 1.0,
+        noise_factor: float = 1.0,
+    ) -> None:
+        made = [
+            make_agent(table, own, policy, weight=weight, noise_factor=noise_factor)
+            for own in (stars, *([others] * (HONEST - 1) if sums else []))
+        ]
+        self._agents = [agent for agent, _ in made]
+        self._stores = [store for _, store in made]
+        self._strangers = [DeviceIdentity.generate() for _ in range(ROSTER - len(made))]
+        keys = [*(store.identity.public for store in self._stores), *(stranger.public for stranger in self._strangers)]
+        for store in self._stores:
+            store.pin_roster(keys, [1] * ROSTER)
+        self._roster, self._policy = Roster(keys), policy
+        self.fingerprint = known_items(table).fingerprint
+        self.left: list[DeviceAnswer] = []
+
+    def close(self) -> None:
+        """Let the stores go."""
+        for store in self._stores:
+            store.close()
+
+    def tell(self, message: Message, number: int = 0) -> Message:
+        """Tell all devices something; the audited one's answer."""
+        body = encode(message)
+        for place in range(1, len(self._agents)):
+            answer = self._ask(place, body, number)
+            if isinstance(answer, Refusal):
+                raise ProtocolError(f"an honest device refused: {answer.reason}")
+        return self._ask(0, body, number)
+
+    def probe(self, body: bytes, number: int = 0, *, run: bytes = RUN, part: str = "job") -> None:
+        """Send the audited device anything at all; its answer is recorded."""
+        self._reply(0, body, number, part, run)
+
+    def told(self, kind: type[Any], message: Message, number: int = 0) -> Any:
+        """The same where the answer has to be of a kind."""
+        answer = self.tell(message, number)
+        if not isinstance(answer, kind):
+            word = answer.reason if isinstance(answer, Refusal) else type(answer).__name__
+            raise ProtocolError(f"the audited device answered {word} where {kind.__name__} was expected")
+        return answer
+
+    def sum(self, number: int, layout: SumLayout) -> np.ndarray:
+        """The secure sum of a job: what the recommender sees of it, without what it knows of its own devices."""
+        cohort = range(MINIMUM)
+        plan = propose(self._roster, layout.length, participants=cohort, minimum=MINIMUM, wide=layout.wide)
+        server = SecureSumServer(plan, self._roster)
+        nothing = layout.encode(np.zeros(layout.length, np.int64))
+        colluding = [
+            SecureSumClient(stranger, self._roster, nothing, self._policy.sum_policy())
+            for stranger in self._strangers[: MINIMUM - len(self._agents)]
+        ]
+        outgoing = server.advance()
+        while outgoing:
+            for place, message in outgoing.items():
+                if place >= len(self._agents):
+                    server.receive(place, colluding[place - len(self._agents)].answer(message))
+                    continue
+                reply = self._reply(place, encode_sum(message), number, "sum")
+                server.receive(place, decode_to_recommender(reply.body))
+            outgoing = server.advance()
+        if server.result is None:
+            raise ProtocolError("the secure sum of an audited run came to nothing")
+        return layout.decode(server.result.total)
+
+    def _ask(self, place: int, body: bytes, number: int) -> Message:
+        return decode(self._reply(place, body, number, "job").body)
+
+    def _reply(self, place: int, body: bytes, number: int, part: Any, run: bytes = RUN) -> Reply:
+        data = encode(Envelope(run=run, number=number, part=part, body=body))
+        begin = time.perf_counter()
+        answer = self._agents[place].answer(data)
+        seconds = time.perf_counter() - begin
+        reply = decode(answer)
+        if not isinstance(reply, Reply):
+            raise ProtocolError("a device answered something that is no reply")
+        if place == 0:
+            self.left.append(DeviceAnswer(_kind(reply), len(answer), seconds, reply.body))
+        return reply
+
+
+def _kind(reply: Reply) -> str:
+    if reply.part == "sum":
+        return type(decode_to_recommender(reply.body)).__name__
+    message = decode(reply.body)
+    return message.reason if isinstance(message, Refusal) else type(message).__name__

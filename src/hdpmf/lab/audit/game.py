@@ -1,0 +1,314 @@
+"""One audit: a method, a view, and what an attacker can prove about its epsilon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.data import Ratings, synthetic_world
+from hdpmf.common.methods import METHODS, Method, method_named
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.errors import ConfigError
+from hdpmf.lab.audit.one_round import bit_scores, final_scores, labelled_scores, labelled_world, sum_scores
+from hdpmf.lab.audit.replay import record
+from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound
+from hdpmf.lab.audit.training import device_scores, retrain_scores, small_world
+from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
+from hdpmf.models import make_model
+from hdpmf.models.factorization import Factorization
+
+HIDDEN_H = "sums-h-hidden"
+VIEWS = ("messages", "sums", HIDDEN_H, "final")
+ADJACENCIES = ("value", "presence")
+
+LABELLED_VIEWS = ("sums", "final")
+"""What is audited with labels. Single contributions have no more protection than without them."""
+
+BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
+
+# Post-processing is repeated whole for every run; its threshold needs no more runs than this to be chosen well.
+_FINAL_PILOT = 1_000
+
+_SETTINGS = ("adjacency", "labels", "epsilon", "weight", "factors", "epochs", "delta", "seed")
+
+Progress = Callable[[int, int], None]
+"""Called with the simulations done and all there will be."""
+
+
+def audited() -> tuple[str, ...]:
+    """The methods that there is a game for."""
+    return tuple(name for name, method in METHODS.items() if method.audited)
+
+
+def _hides_presence(method: Method) -> bool:
+    """Whether it claims to hide whether an item was rated, though something is sent."""
+    return method.family != "local" and method.claim().presence is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was put to the test.
+
+    Attributes:
+        method: One of ``audited()``.
+        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with h, which the
+            recommender knows, or ``sums-h-hidden``), or the ``final`` item factors (what a one-round design publishes).
+        runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
+        epsilon: The method's epsilon.
+        weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
+        epochs: T, the number of rounds.
+        delta: Of the guarantee that is put to the test.
+        seed: An audit is a simulation: the same seed gives the same bound.
+        adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or its ``presence``, not
+            there or highest.
+        labels: Whether the sums are by taste labels (hdp-sum).
+    """
+
+    method: str
+    view: str
+    runs: int = 10_000
+    epsilon: float = 1.0
+    weight: float = 1.0
+    factors: int = 10
+    epochs: int = 100
+    delta: float = 0.0
+    seed: int = 0
+    adjacency: str = "value"
+    labels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.view == "two-servers":
+            raise ConfigError("two servers are audited on what they really hold: hdpmf audit servers")
+        for name, allowed in (("method", audited()), ("view", VIEWS), ("adjacency", ADJACENCIES)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}")
+        method = method_named(self.method)
+        if self.view == HIDDEN_H and not method.has_h:
+            raise ConfigError(f"{self.method} has no h that could be hidden; what there is to see is the view 'sums'")
+        if self.adjacency == "presence" and not _hides_presence(method):
+            hiding = [name for name in audited() if _hides_presence(METHODS[name])]
+            raise ConfigError(
+                f"{self.method} does not claim to hide which items were rated, so there is nothing to put to the test; "
+                f"audit presence with {', '.join(hiding)}"
+            )
+        if self.labels and method.labelled is None:
+            labelled = [name for name in audited() if METHODS[name].labelled is not None]
+            raise ConfigError(f"{self.method} has no taste labels; audit them with {', '.join(labelled)}")
+        if self.labels and self.view not in LABELLED_VIEWS:
+            raise ConfigError(f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited")
+        check_runs(self.runs)
+        if self.seed < 0:
+            raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What came out.
+
+    Attributes:
+        method: As asked.
+        runs: Measured runs of each world.
+        epsilon_claimed: What the method says a rating of this weight costs; None where it claims nothing.
+        epsilon_lower_bound: What it costs at least, with ``confidence``.
+        verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
+        claim_status: ``proved``, ``nominal`` or ``none``.
+        claim_view: The view that the claim was made for.
+        claim_covers_view: Whether that includes the view of this audit.
+        ceiling: The largest bound that so many runs can prove.
+        power: Measured true-positive rate of the attacker's test.
+        false_alarms: Its measured false-positive rate.
+        parts: Bounds of other attackers: ``direct`` uses only messages about the rated item, ``indirect`` only those
+            about the user's other items, which depend on the rating through the user's vector. With taste labels
+            ``head`` is one whose grouping sums the rated item per label, and ``label`` one who knows the device's label
+            in addition, which the proof allows for.
+        pilot_runs: Runs of each world that chose the threshold.
+        target: How many ratings the audited user has, and how many users rated the item.
+        settings: The rest of what was asked, ``adjacency`` among it.
+    """
+
+    method: str
+    view: str
+    runs: int
+    epsilon_claimed: float | None
+    epsilon_lower_bound: float
+    confidence: float
+    verdict: str
+    claim_status: str
+    claim_view: str
+    claim_covers_view: bool
+    ceiling: float
+    power: float
+    false_alarms: float
+    parts: dict[str, float]
+    pilot_runs: int
+    data: str
+    target: dict[str, int]
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress | None = None) -> AuditResult:
+    """Play the game.
+
+    Args:
+        audit: What to put to the test.
+        ratings: The world; a synthetic one by default. The view ``final`` takes a small world out of it.
+        progress: Told how far things are.
+    """
+    begin = time.perf_counter()
+    world = synthetic_world() if ratings is None else ratings
+    if audit.view == "final":
+        world = labelled_world(world) if audit.labels else small_world(world)
+    target = choose_target(world, audit.weight, seed=audit.seed)
+    claim = _claim(audit)
+    method = method_named(audit.method)
+    pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and method.one_round else audit.runs
+    games = 2 if audit.labels and audit.view == "sums" else 1  # of two groupings the attacker takes the better one
+    attacks = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
+    bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
+    best = bounds.pop("everything")
+    claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
+    return AuditResult(
+        method=audit.method,
+        view=audit.view,
+        runs=audit.runs,
+        epsilon_claimed=claimed,
+        epsilon_lower_bound=best.epsilon,
+        confidence=best.confidence,
+        verdict=verdict(claimed, best.epsilon),
+        claim_status=claim.status,
+        claim_view=claim.view,
+        claim_covers_view=audit.view != "messages" or method.headline == "messages",
+        ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
+        power=best.power,
+        false_alarms=best.false_alarms,
+        parts={name: bound.epsilon for name, bound in bounds.items()},
+        pilot_runs=pilot,
+        data=target.ratings.name,
+        target={"ratings_of_user": len(target.own), "raters_of_item": target.raters},
+        settings={name: getattr(audit, name) for name in _SETTINGS},
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every method with every view that it has."""
+    return [(name, view) for name in audited() for view in VIEWS if view != HIDDEN_H or METHODS[name].has_h]
+
+
+def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
+    """The audits of a report: every pair, and taste labels with both of their claims."""
+    audits = []
+    for method in audited():
+        of_method = [view for paired, view in pairs() if paired == method]
+        audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
+        if METHODS[method].labelled is not None:
+            audits += [
+                Audit(method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True)
+                for adjacency in ADJACENCIES
+                for view in LABELLED_VIEWS
+            ]
+    return audits
+
+
+def verdict(claimed: float | None, bound: float) -> str:
+    """What a lower bound says about a claim."""
+    if claimed is None:
+        return NO_CLAIM
+    return BROKEN if bound > claimed else STANDS
+
+
+Attacks = dict[str, Halves]
+"""Scores of ``everything`` that the attacker sees, and of parts of it."""
+
+
+def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
+    total = pilot + audit.runs
+    method = method_named(audit.method)
+    if method.family == "local":
+        step(2 * total)
+        return {"everything": _nothing_sent(target, audit.method, audit.runs)}
+    if method.one_round:
+        return _play_one_round(audit, target, pilot, step)
+    model = _model(audit)
+    if audit.view == "final":
+        return {"everything": retrain_scores(model, target, audit.runs, audit.seed, step)}
+    path = record(model, target.ratings, target.privacy_weights(), audit.seed)
+    scored = device_scores(target, path, audit.view, total, audit.seed, step)
+    return {name: getattr(scored, name).split(pilot) for name in ("everything", "direct", "indirect")}
+
+
+def _play_one_round(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
+    design = Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
+    total, seed, adjacency = pilot + audit.runs, audit.seed, audit.adjacency
+    if audit.view == "final":
+        return {"everything": final_scores(target, design, pilot, audit.runs, seed, step, adjacency=adjacency)}
+    if audit.labels:
+        games = [
+            labelled_scores(target, design, total, seed, step, adjacency=adjacency, head=head) for head in (True, False)
+        ]
+        attacks = [game["sums"].split(pilot) for game in games]
+        best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
+        return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
+    if design.kind == "L":
+        scores = bit_scores(target, audit.epsilon, audit.view, total, seed)
+        step(2 * total)
+    else:
+        scores = sum_scores(target, design, audit.view, total, seed, step, adjacency=adjacency)
+    return {"everything": scores.split(pilot)}
+
+
+def _model(audit: Audit) -> Factorization:
+    method = method_named(audit.method)
+    wanted = method.own(n_factors=audit.factors, epochs=audit.epochs, epsilon=audit.epsilon)
+    model = method.configure(rng=audit.seed, n_threads=1, **wanted)
+    if not isinstance(model, Factorization):
+        raise ConfigError(f"there is no game for the method {audit.method!r}")
+    return model
+
+
+def _claim(audit: Audit) -> PrivacyClaim:
+    chosen: dict[str, Any] = {"epsilon": audit.epsilon, **({"labels": True} if audit.labels else {})}
+    method = method_named(audit.method)
+    claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
+    if audit.adjacency == "value":
+        return claim
+    return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
+
+
+def _nothing_sent(target: Target, method: str, runs: int) -> Halves:
+    """The recommender's part of a model that sends nothing, in both worlds; a difference would give the rating away."""
+    held = []
+    for rating in target.ends:
+        world = Ratings.from_arrays(
+            target.ratings.user_ids, target.ratings.item_ids, target.values(rating), scale=target.ratings.scale
+        )
+        catalogue = make_model(method).fit(world).catalogue_
+        held.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
+    apart = 0.0 if np.array_equal(held[0], held[1]) else 1.0
+    scores = Scores(np.full(runs, -apart), np.full(runs, apart))
+    return scores, scores
+
+
+def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
+    done, lock = 0, Lock()
+
+    def step(more: int) -> None:
+        nonlocal done
+        with lock:  # blocks of runs report from their threads
+            done += more
+            if progress is not None:
+                progress(min(done, total), total)
+
+    return step

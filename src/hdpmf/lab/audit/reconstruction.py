@@ -1,0 +1,209 @@
+"""Reconstruction: a user's star ratings from the noisy gradients of all rounds.
+
+The recommender knows what it sent (item factors and h) and what it got back. It guesses the ratings, simulates the
+device to see which user vectors they would have led to, and with those vectors solves for the ratings: every message
+``2 c (u.v - t) u + noise`` is then linear in the one unknown t. Stars are scored by their likelihood and by how common
+they are; the posterior means are the next guess, and so on until nothing moves. The privacy weights are taken as known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.errors import ConfigError
+from hdpmf.lab.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
+from hdpmf.private.client.devices import SPREAD
+
+_ITERATIONS = 20
+_DRIFT = 1e-5  # variance per round of what the guessed ratings get wrong about the next vector
+_LEVELS_WITHOUT_STEP = 5
+_FIRST_STREAM = 700_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """How well ratings were guessed.
+
+    Attributes:
+        users: How many users were attacked.
+        ratings: How many ratings they have together.
+        exact: Part of the ratings whose star was guessed exactly.
+        rmse: Root mean squared error of the attacker's expected ratings.
+        modal_exact: As ``exact``, for guessing the most common star of all ratings every time.
+        modal_rmse: As ``rmse``, for the same.
+        item_mean_exact: As ``exact``, for the mean of the item's other raters, rounded to a star.
+        item_mean_rmse: As ``rmse``, for the same, not rounded.
+    """
+
+    users: int
+    ratings: int
+    exact: float
+    rmse: float
+    modal_exact: float
+    modal_rmse: float
+    item_mean_exact: float
+    item_mean_rmse: float
+
+
+def reconstruct(
+    path: RecordedRun,
+    ratings: Ratings,
+    weights: np.ndarray,
+    n_users: int = 50,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Reconstruction:
+    """Attack some users who took part in the recorded run.
+
+    They are spread evenly over all.
+    """
+    if n_users < 1:
+        raise ConfigError(f"a reconstruction needs at least one user, not {n_users}")
+    stars = levels_of(ratings)
+    levels = np.abs(ratings.values[:, None] - stars).argmin(axis=1)
+    prior = np.log(np.bincount(levels, minlength=len(stars)) + 1.0)
+    rated = np.flatnonzero(ratings.user_counts() > 0)
+    chosen = rated[np.unique(np.linspace(0, len(rated) - 1, min(n_users, len(rated))).astype(int))]
+    rows, expected, guessed = [], [], []
+    with Workers(1) as workers:
+        for number, user in enumerate(chosen.tolist()):
+            own = np.flatnonzero(ratings.user_codes == user)
+            copies = Copies(
+                np.array([user]), ratings.item_codes[own], ratings.values[None, own].astype(float), weights[None, own]
+            )
+            raters = np.maximum(path.raters[copies.items], 1)
+            noise = SeededNoise(seed, _FIRST_STREAM + number)
+            stream = messages(path, copies, raters, noise, seed, workers)
+            kept = next(stream)
+            seen = np.concatenate(list(stream)).astype(np.float64)
+            if path.budget is None:
+                known = solve_without_noise(path, copies, seen[0], stars)
+                posterior = np.eye(len(stars))[np.abs(known[:, None] - stars).argmin(axis=1)]
+            else:
+                posterior = _solve(path, copies, kept, seen, raters, stars, prior)
+            rows.append(own)
+            expected.append(posterior @ stars)
+            guessed.append(posterior.argmax(axis=1))
+            progress(number + 1, len(chosen))
+    everything = np.concatenate(rows)
+    truth, true_level = ratings.values[everything].astype(np.float64), levels[everything]
+    means = _means_of_others(ratings)[everything]
+    modal = int(prior.argmax())
+    return Reconstruction(
+        users=len(chosen),
+        ratings=len(everything),
+        exact=float(np.mean(np.concatenate(guessed) == true_level)),
+        rmse=_rms(np.concatenate(expected) - truth),
+        modal_exact=float(np.mean(true_level == modal)),
+        modal_rmse=_rms(stars[modal] - truth),
+        item_mean_exact=float(np.mean(np.abs(means[:, None] - stars).argmin(axis=1) == true_level)),
+        item_mean_rmse=_rms(means - truth),
+    )
+
+
+def _solve(
+    path: RecordedRun,
+    copies: Copies,
+    kept: np.ndarray,
+    seen: np.ndarray,
+    raters: np.ndarray,
+    stars: np.ndarray,
+    prior: np.ndarray,
+) -> np.ndarray:
+    """Posterior probability of each star for each rating of one user, from messages (rounds, ratings, factors)."""
+    plan, mechanism = path.plan, path.mechanism
+    weights = copies.weights[0]
+    coefficient = mechanism.coefficient(weights)
+    c = np.ones(len(weights)) if coefficient is None else coefficient
+    precisions = np.stack([1.0 / path.variance(number, copies.items, raters) for number in range(plan.epochs)])
+    targets = np.stack([mechanism.target(np.full(len(weights), star), weights) for star in stars], axis=1)
+    posterior = np.tile(np.exp(prior - prior.max()) / np.exp(prior - prior.max()).sum(), (len(weights), 1))
+    for _ in range(_ITERATIONS):
+        guess = Copies(copies.ids, copies.items, (posterior @ stars)[None], copies.weights)
+        device = SimulatedDevice(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
+        information, evidence = np.zeros(len(weights)), np.zeros(len(weights))
+        doubt = np.full(plan.n_factors, SPREAD**2)  # variance of what is known of u: at first, of a first vector
+        for number in range(plan.epochs):
+            e = device.residuals(number)[0]
+            # The messages e u say where the vector really is, the guessed ratings where it should be.
+            told = np.sum(precisions[number] * e[:, None] ** 2, axis=0)
+            said = np.sum(precisions[number] * e[:, None] * seen[number], axis=0)
+            device.u = (device.u / doubt + said) / (1.0 / doubt + told)
+            doubt = 1.0 / (1.0 / doubt + told) + _DRIFT
+            u = device.u[0]
+            predicted = path.factors[number][copies.items].astype(np.float64) @ u
+            direction = -2.0 * c[:, None] * u  # the message is direction * (t - u.v) + noise
+            weight = np.sum(direction**2 * precisions[number], axis=1)
+            information += weight
+            evidence += np.sum(direction * precisions[number] * seen[number], axis=1) + predicted * weight
+        information *= kept[0]
+        evidence *= kept[0]
+        log_posterior = prior + targets * evidence[:, None] - 0.5 * information[:, None] * targets**2
+        new = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
+        new /= new.sum(axis=1, keepdims=True)
+        settled = np.abs(new - posterior).max() < 1e-3
+        posterior = 0.5 * posterior + 0.5 * new
+        if settled:
+            break
+    return posterior
+
+
+def solve_without_noise(path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray) -> np.ndarray:
+    """A user's ratings from the first round's messages (ratings, factors) where these have no noise.
+
+    All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a, each message gives
+    its rating: ``t = a d.v - m.d / (2 c a)``. The right a is the one that puts all ratings on stars.
+    """
+    weights = copies.weights[0]
+    coefficient = path.mechanism.coefficient(weights)
+    c = np.ones(len(weights)) if coefficient is None else coefficient
+    per_star = path.mechanism.target(np.ones(len(weights)), weights)
+    d = np.linalg.svd(seen, full_matrices=False)[2][0]
+    forecast = path.factors[0][copies.items].astype(np.float64) @ d
+    along = seen @ d / (2.0 * c)
+
+    def ratings_at(a: np.ndarray) -> np.ndarray:
+        return np.asarray((a[:, None] * forecast - along / a[:, None]) / per_star)
+
+    lengths = np.geomspace(0.01, 2.0, 20_000)
+    candidates = np.concatenate((lengths, -lengths))
+    for width in (5e-4, 1e-6):
+        best = candidates[_off_stars(ratings_at(candidates), stars).argmin()]
+        candidates = best * (1.0 + np.linspace(-width, width, 2_001))
+    best = candidates[_off_stars(ratings_at(candidates), stars).argmin()]
+    return np.asarray(ratings_at(np.array([best]))[0])
+
+
+def _off_stars(candidates: np.ndarray, stars: np.ndarray) -> np.ndarray:
+    """Mean squared distance of each row of ratings from the nearest stars."""
+    total = np.full(candidates.shape, np.inf)
+    for star in stars:
+        np.minimum(total, (candidates - star) ** 2, out=total)
+    return np.asarray(total.mean(axis=1))
+
+
+def levels_of(ratings: Ratings) -> np.ndarray:
+    """The values that a rating can take; a scale without a step is cut into five."""
+    scale = ratings.scale
+    steps = _LEVELS_WITHOUT_STEP - 1 if scale.step is None else round(scale.width / scale.step)
+    return np.linspace(scale.low, scale.high, steps + 1)
+
+
+def _means_of_others(ratings: Ratings) -> np.ndarray:
+    """For each rating, the mean of its item's other ratings; of all ratings where there are none."""
+    counts = ratings.item_counts()
+    sums = np.bincount(ratings.item_codes, ratings.values, ratings.n_items)
+    others = counts[ratings.item_codes] - 1
+    overall = float(ratings.values.mean(dtype=np.float64))
+    rest = sums[ratings.item_codes] - ratings.values
+    return np.where(others > 0, rest / np.maximum(others, 1), overall)
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))

@@ -1,0 +1,379 @@
+"""Two real servers in one process, of which one works with the recommender: what these two hold in the end.
+
+Reports are made by what devices make them with (``hdpmf.private.client``); checks, batches, noise and encryption are
+those of ``hdpmf.untrusted.aggregator``. Nothing is read from inside of the honest server: what the other one holds came
+as a message.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    JOB_ID_SIZE,
+    AggregateShareAad,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    BatchSelector,
+    Collection,
+    CollectionReq,
+    InputShareAad,
+    Interval,
+    PingPongMessage,
+    PlaintextInputShare,
+    Query,
+    Report,
+    Role,
+)
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info
+from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded
+from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol import Grouping, Survey, Task, encode
+from hdpmf.common.protocol.servers import Collector, Server
+from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.task import Part
+from hdpmf.errors import ProtocolError
+from hdpmf.lab.audit.scores import clopper_pearson
+from hdpmf.private.client.outgoing import sealed_report
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+
+ServerName = Literal["leader", "helper"]
+
+Fault = Literal["seeds", "masks"]
+"""What may be planted into devices: shares from seeds that are always the same; proofs whose wires have no random
+mask."""
+
+Entries = tuple[np.ndarray, np.ndarray]
+"""One user's weights and levels."""
+
+_HOUR = 3600
+
+_BEGIN = 500_000 * _HOUR
+
+_PERIOD = Interval(_BEGIN, _HOUR)
+
+FIXED = bytes(range(256))
+"""What devices with a planted fault take for random."""
+
+
+class FaultyPrio(Prio3):
+    """A device's cryptography with a mistake that was made on purpose."""
+
+    def __init__(self, prio: Prio3, fault: Fault) -> None:
+        self.__dict__.update(prio.__dict__)
+        self._fault = fault
+
+    def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
+        """As ``Prio3``, with too little chance."""
+        return super().shard(vector, nonce, FIXED[: self.random_size] if self._fault == "seeds" else randomness)
+
+    def _expand(self, usage: int, seed: bytes, binder: bytes, count: int) -> np.ndarray:
+        found = super()._expand(usage, seed, binder, count)
+        return np.zeros_like(found) if self._fault == "masks" and usage == MASKS else found
+
+
+class _Between:
+    """Between the two servers: what they tell each other, kept."""
+
+    def __init__(self, helper: Helper) -> None:
+        self._helper = helper
+        self.said: list[tuple[bytes, bytes]] = []
+
+    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        """Reports to check, and what became of them."""
+        answer = self._helper.aggregation_job(task_id, job_id, body)
+        self.said.append((body, answer))
+        return answer
+
+    def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
+        """The helper's sum."""
+        return self._helper.aggregate_share(task_id, body)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReport:
+    """What a server has of one report.
+
+    Attributes:
+        nonce: Its id.
+        public_share: The part for both servers.
+        input_share: This server's share, decrypted.
+        other: What the other server said of it in the check.
+        output: This server's share of what is summed.
+    """
+
+    nonce: bytes
+    public_share: bytes = field(repr=False)
+    input_share: bytes = field(repr=False)
+    other: bytes = field(repr=False)
+    output: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the recommender and the server that works with it hold of a task.
+
+    Attributes:
+        prio: The task's cryptography.
+        key: Of the check; both servers have it.
+        index: Which server: 0 for the leader.
+        reports: In the order of those who reported.
+        numbers: The honest server's sum, less what the other one knows of it: the sum of all reports, with one noise.
+    """
+
+    prio: Prio3 = field(repr=False)
+    key: bytes = field(repr=False)
+    index: int
+    reports: list[HeldReport] = field(repr=False)
+    numbers: np.ndarray = field(repr=False)
+
+
+class AuditedServers:
+    """A leader and a helper, one of them honest.
+
+    Args:
+        corrupt: The one that works with the recommender.
+        noise: The honest server's, where a fault is planted; it takes what is released otherwise.
+    """
+
+    def __init__(self, corrupt: ServerName, noise: Any = None) -> None:
+        self._keys, self._collector = _keys(), KeyPair.generate(9)
+        self._index = 0 if corrupt == "leader" else 1
+        rules = Rules(minimum=2, simulation=noise is not None)
+        noises = [None if place == self._index else noise for place in (0, 1)]
+        self._now = float(_BEGIN)
+        common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}
+        self._helper = Helper(self._keys[1], ServerDatabase("sqlite://"), noise=noises[1], **common)
+        self._between = _Between(self._helper)
+        self._leader = Leader(self._keys[0], ServerDatabase("sqlite://"), self._between, noise=noises[0], **common)
+        config = self._collector.config.encode().hex()
+        self._card = Collector(organisation="shop", hpke=config, identity=PartyKey.generate().public)
+
+    def sum(
+        self,
+        survey: Survey,
+        part: Part,
+        entries: Iterable[Entries],
+        *,
+        grouping: Grouping | None = None,
+        fault: Fault | None = None,
+    ) -> Held:
+        """Publish a task, let devices report, and collect: what the recommender and its server hold then."""
+        task_id = self._add(survey, part, grouping)
+        opened, self._now = self._leader.task(task_id), _BEGIN + 1.0
+        prio = opened.prio if fault is None else FaultyPrio(opened.prio, fault)
+        sent = []
+        for user in entries:
+            sent.append(sealed_report(prio, task_id, self._keys[0].servers, user, at=_BEGIN))
+            self._leader.upload(task_id, sent[-1])
+        while self._leader.aggregate():
+            pass
+        self._now = _PERIOD.end + 1.0
+        reports = self._opened(task_id, [Report.decode(report) for report in sent])
+        total = prio.field.decode(self._collect(task_id)[1 - self._index], prio.circuit.output_length)
+        for report in reports:
+            total = prio.field.add(total, report.output)
+        return Held(opened.prio, opened.key, self._index, reports, np.array(prio.field.integers(total), np.int64))
+
+    def _add(self, survey: Survey, part: Part, grouping: Grouping | None) -> bytes:
+        circuit, noise = stated(survey, part, grouping)
+        document = encode(
+            Task(
+                servers=self._keys[0].servers, collector=self._card, circuit=circuit, noise=noise, begin=_BEGIN,
+                end=_PERIOD.end, precision=_HOUR, minimum=2, enrolled=False, survey=survey, part=part,
+                grouping=grouping,
+            )
+        )  # fmt: skip
+        self._now = float(_BEGIN)
+        self._helper.add_task(document)
+        return self._leader.add_task(document)
+
+    def _opened(self, task_id: bytes, sent: list[Report]) -> list[HeldReport]:
+        """What the server that works with the recommender has of each report."""
+        keys, opened = self._keys[self._index], self._leader.task(task_id)
+        words = self._words()
+        held = []
+        for report in sent:
+            metadata, public = report.report_metadata, report.public_share
+            aad = InputShareAad(task_id, metadata, public).encode()
+            sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)[self._index]
+            share = PlaintextInputShare.decode(keys.hpke.open(sealed, input_share_info(keys.dap_role), aad)).payload
+            prepared, _ = opened.prio.prepare(opened.key, self._index, metadata.report_id, public, share)
+            other = words[metadata.report_id]
+            held.append(HeldReport(metadata.report_id, public, share, other, prepared.output))
+        return held
+
+    def _words(self) -> dict[bytes, bytes]:
+        """What the other server said in the checks, by report."""
+        found = {}
+        for asked, answered in self._between.said:
+            inits = AggregationJobInitReq.decode(asked).prepare_inits
+            answers = AggregationJobResp.decode(answered).prepare_resps
+            for init, answer in zip(inits, answers, strict=True):
+                payload = answer.payload if self._index == 0 else init.payload
+                if payload is None:
+                    raise ProtocolError("an audited report was refused")
+                word = PingPongMessage.decode(payload)
+                found[answer.report_id] = (word.prep_msg if self._index == 0 else word.prep_share) or b""
+        return found
+
+    def _collect(self, task_id: bytes) -> list[bytes]:
+        """Both servers' sums, as the recommender decrypts them."""
+        job = secrets.token_bytes(JOB_ID_SIZE)
+        self._leader.begin_collection(task_id, job, CollectionReq(Query(batch_interval=_PERIOD), b"").encode())
+        body = self._leader.collection(task_id, job)
+        if body is None:
+            raise ProtocolError("the sum of an audited task came to nothing")
+        found = Collection.decode(body)
+        aad = AggregateShareAad(task_id, b"", BatchSelector(batch_interval=_PERIOD)).encode()
+        shares = (found.leader_encrypted_agg_share, found.helper_encrypted_agg_share)
+        return [
+            self._collector.open(share, aggregate_share_info(role), aad)
+            for share, role in zip(shares, (Role.LEADER, Role.HELPER), strict=True)
+        ]
+
+
+def _keys() -> tuple[ServerKeys, ServerKeys]:
+    parties, pairs = [PartyKey.generate() for _ in range(2)], [KeyPair.generate(1) for _ in range(2)]
+    leader, helper = (
+        Server(organisation=name, url=f"https://{name}.example", hpke=pair.config.encode().hex(), identity=party.public)
+        for name, party, pair in zip(("library", "university"), parties, pairs, strict=True)
+    )
+    return (
+        ServerKeys(role="leader", party=parties[0], hpke=pairs[0], own=leader, partner=helper),
+        ServerKeys(role="helper", party=parties[1], hpke=pairs[1], own=helper, partner=leader),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What became of one rule.
+
+    Attributes:
+        right: Part of the guesses that were right; about one half where nothing is told.
+        epsilon: What that proves, at least, also for whoever says the opposite of the rule.
+    """
+
+    right: float
+    epsilon: float
+
+
+def look_at_shares(held: Held, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float) -> dict[str, Look]:
+    """Guess one rating of each report.
+
+    Args:
+        held: What a server has; the last report is the attacker's own, with zeros.
+        users: What a report says if the rating is low (or not there), and if it is high.
+        truth: The coins of all reports but the last.
+        confidence: That no rule proves anything where nothing is told.
+    """
+    *reports, own = held.reports
+    circuit, field = held.prio.circuit, held.prio.field
+    encoded = [circuit.encode(*user) for user in users]  # type: ignore[attr-defined]  # a circuit of ratings
+    low, high = (np.array(field.integers(circuit.truncate(vector)), np.float64) for vector in encoded)
+    worlds = _Worlds(
+        encoded=encoded,
+        middle=(low + high) / 2,
+        apart=high - low,
+        moved=np.array(field.integers(field.sub(encoded[1], encoded[0])), np.float64),
+    )
+    scores = [_scores(held, worlds, report, own) for report in reports]
+    rules = scores[0].keys()
+    error = (1.0 - confidence) / (2 * len(rules))
+    found = {}
+    for rule in rules:
+        given = np.array([score[rule] for score in scores])
+        guesses = np.where(given == 0, np.arange(len(given)) % 2 == 0, given > 0)  # undecided: not by the coins
+        right = int((guesses == truth).sum())
+        lower, _ = clopper_pearson(np.array([max(right, len(truth) - right)]), len(truth), error)
+        p = float(lower[0])
+        found[rule] = Look(right / len(truth), max(0.0, math.log(p / (1.0 - p))))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Worlds:
+    """The two reports that there may be.
+
+    Attributes:
+        encoded: What is shared.
+        middle: Of the two worlds' sums.
+        apart: Their difference.
+        moved: The difference of what is shared.
+    """
+
+    encoded: list[np.ndarray]
+    middle: np.ndarray
+    apart: np.ndarray
+    moved: np.ndarray
+
+
+def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) -> dict[str, float]:
+    field, moved, encoded = held.prio.field, worlds.moved, worlds.encoded
+    share, output = _centred(report.input_share), _centred(field.encode(report.output))
+    vector = share[: len(moved)]
+    beside = np.array(field.integers(field.sub(report.output, own.output)), np.float64)
+    found = {
+        "mean of the share": float(share.mean()),
+        "first element": float(share[0]),
+        "last element": float(vector[-1]),
+        "spread of the share": float((share**2).mean() - 1 / 12),
+        "along the vector": float(vector @ moved[: len(vector)]),
+        "along the sum": float(output @ worlds.apart),
+        "public share": float(_centred(report.public_share).mean()),
+        "the other's words": float(_centred(report.other).mean()),
+        "beside an own report": float(np.sign(beside - worlds.middle) @ worlds.apart),
+        "made again": _made_again(held, encoded, report),
+    }
+    if held.index == 1:  # the leader is told no more of the check than that a report is valid
+        found["at the checked point"] = _at_the_point(held, encoded, report)
+    return found
+
+
+def _made_again(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
+    """Reports of both worlds from seeds of the attacker's: which has more bytes in common with the one that came?"""
+    prio, alike = held.prio, []
+    for vector in encoded:
+        again = prio.shard(vector, report.nonce, FIXED[: prio.random_size])
+        pairs = ((again.input_shares[held.index], report.input_share), (again.public_share, report.public_share))
+        alike.append(sum(int((_bytes(ours) == _bytes(theirs)).sum()) for ours, theirs in pairs))
+    return float(alike[1] - alike[0])
+
+
+def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
+    """The helper sees each wire at one point. Which world's wires, as they would be without masks, are there?"""
+    prio, field = held.prio, held.prio.field
+
+    def verifier(parts: list[bytes]) -> np.ndarray:
+        first, second = (np.frombuffer(part[: -prio.seed_size], field.dtype) for part in parts)
+        return field.add(first, second)
+
+    shares, alike = (report.public_share, report.input_share), []
+    seen = verifier([report.other, prio.prepare(held.key, 1, report.nonce, *shares)[1]])
+    for vector in encoded:
+        bare = FaultyPrio(prio, "masks").shard(vector, report.nonce)
+        parts = [
+            prio.prepare(held.key, server, report.nonce, bare.public_share, bare.input_shares[server])[1]
+            for server in (0, 1)
+        ]
+        alike.append(int((verifier(parts) == seen).sum()))
+    return float(alike[1] - alike[0])
+
+
+def _bytes(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+def _centred(data: bytes) -> np.ndarray:
+    """Words of 64 bits, from -1/2 to 1/2."""
+    return np.frombuffer(data, "<u8") / 2.0**64 - 0.5

@@ -1,0 +1,253 @@
+"""The one-round designs as they are audited: the real shard and the real recommender, or one with too little noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hdpmf.common.base.threads import available_cores
+from hdpmf.common.data import Ratings
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.coding import Coding, make_ruler, weight_units
+from hdpmf.common.privacy.sampling import Noise, SeededNoise
+from hdpmf.common.protocol import Survey
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError
+from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.one_round import make_survey
+
+Block = TypeVar("Block")
+
+Done = TypeVar("Done")
+
+
+def in_threads(work: Callable[[Block], Done], blocks: Sequence[Block]) -> list[Done]:
+    """The results in the order of ``blocks``. NumPy lets go of the interpreter where the time is spent."""
+    pool = ThreadPoolExecutor(available_cores())
+    try:
+        return list(pool.map(work, blocks))
+    finally:
+        # After an error or an interrupt, what has not begun never will.
+        pool.shutdown(cancel_futures=True)
+
+
+# More messages per run cost time in proportion and leave the verdict as it is.
+_MOST_RATINGS_OF_TARGET = 30
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Target:
+    """One rating of one user in a world of ratings, with everybody's privacy weights.
+
+    Attributes:
+        weights: Weight of each of its ratings.
+        row: The rating that differs between the worlds.
+        own: All rows of its user, ``row`` among them.
+    """
+
+    ratings: Ratings
+    weights: np.ndarray
+    row: int
+    own: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"Target({len(self.own)} ratings of its user, {self.raters} of its item)"
+
+    @property
+    def item(self) -> int:
+        """Position of the rated item."""
+        return int(self.ratings.item_codes[self.row])
+
+    @property
+    def place(self) -> int:
+        """Where the rating is among those of its user."""
+        return int(np.flatnonzero(self.own == self.row)[0])
+
+    @property
+    def raters(self) -> int:
+        """How many users rated the item."""
+        return int(self.ratings.item_counts()[self.item])
+
+    @property
+    def weight(self) -> float:
+        """Privacy weight of the rating."""
+        return float(self.weights[self.row])
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The rating in the two worlds."""
+        return self.ratings.scale.low, self.ratings.scale.high
+
+    def values(self, rating: float) -> np.ndarray:
+        """All values of the world in which the rating is ``rating``."""
+        values = self.ratings.values.copy()
+        values[self.row] = rating
+        return values
+
+    def privacy_weights(self) -> PrivacyWeights:
+        """The weights as models take them."""
+        return PrivacyWeights.per_rating(self.ratings, self.weights)
+
+
+def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
+    """An ordinary rating: of a user with a median number of ratings (at most 30), of an item of median popularity.
+
+    Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
+    """
+    if not 0.0 < weight <= 1.0:
+        raise PrivacyError(f"the weight of the audited rating must lie in (0, 1], not {weight:g}")
+    counts = ratings.user_counts()
+    eligible = np.flatnonzero((counts >= 2) & (counts <= _MOST_RATINGS_OF_TARGET))
+    if len(eligible) == 0:
+        eligible = np.flatnonzero(counts >= 2)
+    if len(eligible) == 0:
+        raise RatingsError("no user has a second rating, so there is nothing that an audit could compare")
+    wanted = min(float(np.median(counts[counts >= 2])), float(_MOST_RATINGS_OF_TARGET))
+    user = eligible[np.argmin(np.abs(counts[eligible] - wanted))]
+    own = np.flatnonzero(ratings.user_codes == user)
+    raters = ratings.item_counts()[ratings.item_codes[own]]
+    row = int(own[np.argsort(raters, kind="stable")[len(own) // 2]])
+    weights = np.array(PrivacySpec().draw(ratings, seed).for_ratings(ratings))
+    weights[row] = weight
+    return Target(ratings, weights, row, own)
+
+
+def check_runs(runs: int) -> None:
+    """Raise ConfigError where there is nothing to measure."""
+    if runs < 10:
+        raise ConfigError(f"an audit needs at least 10 runs of each world, not {runs}")
+
+
+class LessNoise:
+    """Noise with a fault planted: so much of it, or bits as sharp as with epsilon over this."""
+
+    def __init__(self, noise: Noise, factor: float) -> None:
+        self._noise, self._factor = noise, factor
+
+    def laplace_share(
+        self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
+    ) -> np.ndarray:
+        """Of a smaller scale."""
+        return self._noise.laplace_share(Fraction(scale) * Fraction(self._factor), n_shares, size, count=count)
+
+    def discrete_laplace(self, scale: float | Fraction, size: int | tuple[int, ...]) -> np.ndarray:
+        """Of a smaller scale."""
+        return self.laplace_share(scale, 1, size)
+
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        """Of a smaller sigma."""
+        return self._noise.discrete_gaussian(sigma * self._factor)
+
+    def uniforms(self, n: int) -> np.ndarray:
+        """As they are."""
+        return self._noise.uniforms(n)
+
+    def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
+        """With longer logits, and bounds that allow them."""
+        logits = (np.log(p_plus) - np.log1p(-p_plus)) / self._factor
+        wider = None if epsilon is None else np.asarray(epsilon) / self._factor
+        return self._noise.bits(1.0 / (1.0 + np.exp(-logits)), wider)
+
+
+_CATALOGUE = "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A one-round design as it is audited.
+
+    Attributes:
+        kind: ``A`` or ``S`` (sums), ``L`` (bits).
+        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise, which an audit
+            has to find out: a control. The attacker knows the factor.
+        labels: Whether the sums are by taste labels.
+        label_factor: As ``noise_factor``, for the draw of labels, whose logit is divided by it.
+    """
+
+    kind: str
+    epsilon: float
+    noise_factor: float = 1.0
+    labels: bool = False
+    label_factor: float = 1.0
+
+    def survey(self, ratings: Ratings, contributors: int) -> Survey:
+        """What the recommender asks."""
+        return make_survey(
+            self.kind,
+            self.epsilon,
+            ratings.scale,
+            n_items=ratings.n_items,
+            catalogue=_CATALOGUE,
+            contributors=contributors,
+            labels=self.labels,
+        )
+
+    def recommender(self, survey: Survey, feature: np.ndarray | None = None) -> OneRoundRecommender:
+        """Who makes item facts of the answers; ``feature`` is what items are scored by for labels."""
+        features = None
+        if feature is not None:
+            features = ItemFeatures(("score",), feature[:, None], np.ones(1), "audit")
+        patterns = HDPBit.patterns if self.kind == "L" else 0
+        return OneRoundRecommender(survey, features, score={"score": 1.0}, n_patterns=patterns)
+
+    def shard(self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int) -> OneRoundShard:
+        """A shard with these ratings, which holds ``n_users`` of all contributors."""
+        broken = (self.noise_factor, self.label_factor) != (1.0, 1.0)
+        source: Any = LessSeededNoise(noise, self.noise_factor, self.label_factor) if broken else noise
+        return OneRoundShard(
+            ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
+        )
+
+
+class LessSeededNoise:
+    """Noise with a smaller scale than asked for: a mistake, made on purpose."""
+
+    def __init__(self, noise: SeededNoise, factor: float, label_factor: float = 1.0) -> None:
+        self._noise, self._factor, self._label_factor = noise, factor, label_factor
+
+    def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
+        """As ``SeededNoise``, with less of it."""
+        return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
+
+    def bits(self, rare: np.ndarray) -> np.ndarray:
+        """Labels that are drawn less at random."""
+        return self._noise.bits(self.sharpened(rare, self._label_factor))
+
+    @staticmethod
+    def sharpened(rare: np.ndarray, factor: float) -> np.ndarray:
+        """The probabilities whose logits are those of ``rare`` over ``factor``."""
+        return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-rare) - np.log(rare)) / factor)))
+
+
+def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:
+    """The rating in the two worlds; None where it is not there."""
+    low, high = target.ends
+    return (None if adjacency == "presence" else low), high
+
+
+def moved_by(target: Target, coding: Coding, rating: float | None, row: int) -> tuple[int, int, int]:
+    """What a rating in this row adds to its item's score, its item's weight and the total."""
+    if rating is None:
+        return 0, 0, 0
+    units = int(weight_units(target.weights[row : row + 1])[0])
+    value = np.array([rating], np.float32)
+    ruler = make_ruler(target.ratings.scale)
+    return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
+
+
+def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
+    """The whole world with this rating in the audited place, or without one there."""
+    ratings, weights = target.ratings, target.weights
+    values = ratings.values if rating is None else target.values(rating)
+    world = Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)
+    if rating is None:
+        others = np.delete(np.arange(len(ratings)), target.row)
+        world, weights = world.take(others), weights[others]
+    return world, PrivacyWeights.per_rating(world, weights)

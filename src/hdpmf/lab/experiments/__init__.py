@@ -1,0 +1,60 @@
+"""Experiments: declarative specs, a runner that can be killed, an append-only store, and reading it back.
+
+Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to read results, with
+`tune` to choose hyper-parameters. The paper's own experiments are in `hdpmf.lab.paper`.
+"""
+
+from __future__ import annotations
+
+from hdpmf.lab.experiments.expansion import Measured, Place, resolve, wishes_in_words, wishes_of
+from hdpmf.lab.experiments.progress import watch
+from hdpmf.lab.experiments.runner import BACKENDS, Done, Progress, expected_runs, expected_seconds, run_experiments
+from hdpmf.lab.experiments.runs import Run
+from hdpmf.lab.experiments.spec import Experiment, parse_experiment, read_experiment
+from hdpmf.lab.experiments.store import Result, Store
+from hdpmf.lab.experiments.summary import (
+    METRICS,
+    RANKING,
+    Cell,
+    PairedTest,
+    Summary,
+    collect,
+    compare,
+    dataset_title,
+    paired_test,
+    tuning_tables,
+)
+from hdpmf.lab.experiments.tuning import Tuned, tune
+
+__all__ = [
+    "BACKENDS",
+    "METRICS",
+    "RANKING",
+    "Cell",
+    "Done",
+    "Experiment",
+    "Measured",
+    "PairedTest",
+    "Place",
+    "Progress",
+    "Result",
+    "Run",
+    "Store",
+    "Summary",
+    "Tuned",
+    "collect",
+    "compare",
+    "dataset_title",
+    "expected_runs",
+    "expected_seconds",
+    "paired_test",
+    "parse_experiment",
+    "read_experiment",
+    "resolve",
+    "run_experiments",
+    "tune",
+    "tuning_tables",
+    "watch",
+    "wishes_in_words",
+    "wishes_of",
+]

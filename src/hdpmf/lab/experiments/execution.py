@@ -1,0 +1,364 @@
+"""Execute runs: in worker processes on CPUs, or many at once on a GPU.
+
+Data sets and their splits are cached per process, so a run description of a few hundred bytes is all that is sent.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib.metadata import version
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.base.hints import speaking
+from hdpmf.common.data import Ratings, load_dataset, load_split
+from hdpmf.common.data.splits import cut
+from hdpmf.common.methods import METHODS
+from hdpmf.common.methods.registry import load_module, load_plugin
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.errors import DivergedError, HdpmfError, RatingsError
+from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
+from hdpmf.lab.experiments.store import Result, StoredClaim, now
+from hdpmf.models import Estimator
+from hdpmf.models.factorization import Factorization
+from hdpmf.models.multi_fit import Fit, fit_together
+from hdpmf.models.training import FarFromConvergedWarning
+from hdpmf.private.kernels.gpu.availability import explain
+
+_PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "joblib")
+
+
+@cache
+def host_facts() -> dict[str, str | int]:
+    """What a run was done on."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def environment() -> dict[str, str | int]:
+    """What a command was done with."""
+    return {**host_facts(), "processor": _processor(), **{name: version(name) for name in _PACKAGES}}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+RANKED = 10
+"""Length of the lists that are measured."""
+
+_MAX_SCORES = 200_000_000
+
+
+class RunGroup(msgspec.Struct, frozen=True):
+    """Some runs to do one after another.
+
+    Attributes:
+        files: Where the user's files are, by checksum.
+        imports: Modules that add methods.
+        plugins: Files that do.
+        starter: The process that started this; in any other one, Ctrl-C is left to it.
+        listed: Ids of the runs whose lists are to be measured, which takes longer than many a fit.
+    """
+
+    runs: tuple[Run, ...]
+    files: Mapping[str, str] = {}
+    imports: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    starter: int = 0
+    listed: frozenset[str] = frozenset()
+
+
+def do_task(task: RunGroup) -> list[Result]:
+    """Do the runs of a task."""
+    if os.getpid() != task.starter:
+        _become_worker(task.starter)
+    for file in task.plugins:
+        load_plugin(file)
+    for module in task.imports:
+        load_module(module)
+    return [do_run(run, task.files, run.id in task.listed) for run in task.runs]
+
+
+@cache
+def _become_worker(starter: int) -> None:
+    """Leave Ctrl-C to the process that started this one, and go when it goes."""
+    if threading.current_thread() is threading.main_thread():
+        # The terminal sends Ctrl-C to every process; only the starter should answer it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() == starter:
+        # A killed starter cannot tell its workers, and idle ones would stay for minutes.
+        threading.Thread(target=_end_with, args=(starter,), daemon=True).start()
+
+
+def _end_with(starter: int) -> None:
+    while os.getppid() == starter:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
+    """Fit and score. Divergence and errors are results too."""
+    started = now()
+    claim: StoredClaim | None = None
+    try:
+        train, test = parts_of(run, files)
+        model = model_of(run)
+        claim = claim_of(model)
+        weights = weights_of(run, train, files)
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FarFromConvergedWarning)  # grids have such cells; the error says it
+            model.fit(train, weights)
+        metrics = run_metrics(model, train, test, time.perf_counter() - begin, with_lists)
+    except Exception as error:  # also what somebody else's method raises: the other runs go on
+        return finished(run, started, claim, error=error)
+    return finished(run, started, claim, metrics)
+
+
+def finished(
+    run: Run,
+    started: str,
+    claim: StoredClaim | None,
+    metrics: dict[str, float | int] | None = None,
+    error: Exception | None = None,
+    host: Mapping[str, str | int] | None = None,
+) -> Result:
+    """The result of a run that ended now, well or with an error."""
+    return Result(
+        run=run,
+        status="done" if error is None else "diverged" if isinstance(error, DivergedError) else "failed",
+        metrics=metrics or {},
+        claim=claim,
+        message="" if error is None else _in_words(error),
+        version=version("hdpmf"),
+        started=started,
+        finished=now(),
+        host={**host_facts(), **(host or {})},
+    )
+
+
+def _in_words(error: Exception) -> str:
+    """Our errors say all there is to say; others get their kind, and the line that raised them."""
+    if isinstance(error, HdpmfError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def run_metrics(
+    model: Estimator, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
+) -> dict[str, float | int]:
+    """What is written down about a fitted model."""
+    # Implicit feedback has no ratings to be wrong about.
+    errors = {"n": len(test)} if test.implicit else score(model, train, test)
+    metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
+    return metrics | lists(model, test) if with_lists else metrics
+
+
+def claim_of(model: Estimator) -> StoredClaim:
+    """What the model's epsilon is worth."""
+    return msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
+
+
+def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
+    """The ratings that a run trains and tests on."""
+    return _parts(run.data, run.part, files.get(run.data.sha256 or ""))
+
+
+def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWeights | None:
+    """The privacy weights of a run, or None for a method that does not look at them."""
+    if run.privacy is None:
+        return None
+    if run.privacy.weights == ("paper",):
+        return PrivacySpec.paper(**run.privacy.changes).draw(train, rng=run.privacy.seed)
+    if run.privacy.weights == ("uniform",):
+        return PrivacyWeights.uniform(train)
+    paths = (files[digest.removeprefix("sha256:")] for digest in run.privacy.weights)
+    with speaking("toml"):
+        return PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
+
+
+def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:
+    """Errors as the paper measures them, and over all test ratings.
+
+    The paper leaves out test ratings whose user or item has no training rating, and predicts from the factors even
+    where sampling took all ratings of an item. That is a third of the test set and a good part of the error on
+    Douban, so it decides whether published numbers can be met at all.
+    """
+    seen = (train.user_counts()[test.user_codes] > 0) & (train.item_counts()[test.item_codes] > 0)
+    if not seen.any():
+        raise RatingsError("no test rating has both its user and its item in training; there is nothing to measure")
+    everything = model.score(test)
+    published = _without_fallback(model).score(test.take(seen))
+    return {
+        "mse": published["mse"],
+        "mae": published["mae"],
+        "n": published["n"],
+        "n_cold": int((~seen).sum()),
+        "mse_all": everything["mse"],
+        "mae_all": everything["mae"],
+        "n_all": everything["n"],
+    }
+
+
+def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
+    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes; how many users always."""
+    n_scores = len(model.devices_.users) * len(model.catalogue_.items)
+    if not model.can_rank or n_scores > _MAX_SCORES:
+        return {"n_listed": 0}
+    try:
+        measured = model.rank(test, RANKED)
+    except RatingsError:  # nobody has a relevant test rating
+        return {"n_listed": 0}
+    n_users = measured.pop("n_users")
+    return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {"n_listed": n_users}
+
+
+def _without_fallback(model: Estimator) -> Estimator:
+    if not isinstance(model, Factorization):
+        return model
+    plain = copy.copy(model)
+    plain.catalogue_ = replace(model.catalogue_, raters=np.maximum(model.catalogue_.raters, 1))
+    return plain
+
+
+def load_data(data: Data, path: str | None) -> Ratings:
+    """The ratings; ``path`` is where the user's file is."""
+    return _ratings(msgspec.json.encode(data, order="sorted"), path)
+
+
+@lru_cache(maxsize=2)
+def _ratings(key: bytes, path: str | None) -> Ratings:
+    data = msgspec.json.decode(key, type=Data)
+    if data.sha256 is not None:
+        if path is None:
+            raise RatingsError(f"the file of {data.name!r} is not known here")
+        with speaking("toml"):
+            return Ratings.read(
+                path,
+                scale=data.scale,
+                columns=data.columns or None,
+                duplicates=data.duplicates,
+                implicit=data.implicit,
+                name=data.name,
+            )
+    options: dict[str, Any] = dict(data.world)
+    return load_dataset(data.name, **options)
+
+
+@lru_cache(maxsize=2)
+def _ready_made(name: str) -> tuple[Ratings, Ratings]:
+    return load_split(name)
+
+
+@lru_cache(maxsize=4)
+def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratings]:
+    part = msgspec.json.decode(part_key, type=Part)
+    if part.kind == "ready-made":
+        train, test = _ready_made(msgspec.json.decode(data, type=Data).name)
+    elif part.kind == "whole":
+        train = test = _ratings(data, path)
+    elif part.kind == "leave-one-out":
+        train, test = _ratings(data, path).leave_one_out(rng=part.seed)
+    else:
+        train, test = cut(_ratings(data, path), part.kind, part.share or part.per_user, part.seed)
+    if part.fraction < 1.0:
+        train = train.sparsify(part.fraction, rng=part.seed)
+    if part.folds:
+        train, test = next(islice(train.k_fold(part.folds, rng=part.seed), part.fold, None))
+    return train, test
+
+
+def _parts(data: Data, part: Part, path: str | None) -> tuple[Ratings, Ratings]:
+    # The caches want hashable keys; the structs hold dicts.
+    return _cut(msgspec.json.encode(data, order="sorted"), msgspec.json.encode(part), path)
+
+
+def can_go_together(run: Run) -> bool:
+    """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can do it."""
+    if not issubclass(METHODS[run.method].model, Factorization):
+        return False
+    model = model_of(run)
+    return isinstance(model, Factorization) and model._mechanism().sends_fitted_vectors
+
+
+def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]) -> Iterator[Result]:
+    """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on ``n_jobs`` threads."""
+    ordered = sorted(runs, key=_data)
+    with ThreadPoolExecutor(n_jobs) as measuring:
+        for _, same in groupby(ordered, key=_data):
+            yield from _do_data(list(same), files, measuring, listed)
+
+
+def _do_data(
+    runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor, listed: frozenset[str]
+) -> Iterator[Result]:
+    started, host = now(), {"gpu": explain()}
+    # Kept by what they are made from: what trains together must share its ratings, not have equal ones.
+    parts: dict[bytes, tuple[Ratings, Ratings]] = {}
+    weights: dict[bytes, PrivacyWeights | None] = {}
+    prepared: list[tuple[Run, Any, Fit, Ratings]] = []
+    for run in runs:
+        part = msgspec.json.encode(run.part)
+        wishes = msgspec.json.encode([run.part, run.privacy])
+        claim = None
+        try:
+            if part not in parts:
+                parts[part] = parts_of(run, files)
+            train, test = parts[part]
+            model = cast(Factorization, model_of(run))
+            claim = claim_of(model)
+            if wishes not in weights:
+                weights[wishes] = weights_of(run, train, files)
+            prepared.append((run, claim, Fit(model, train, weights[wishes]), test))
+        except HdpmfError as error:
+            yield finished(run, started, claim, error=error, host=host)
+
+    def measure(number: int, seconds: float) -> Result:
+        run, claim, fit, test = prepared[number]
+        try:
+            metrics = run_metrics(fit.model, fit.train, test, seconds, run.id in listed)
+        except HdpmfError as error:
+            return finished(run, started, claim, error=error, host=host)
+        return finished(run, started, claim, metrics, host=host)
+
+    waiting: list[Future[Result]] = []
+    for fitted in fit_together([fit for _, _, fit, _ in prepared]):
+        if fitted.error is not None:
+            run, claim, _, _ = prepared[fitted.number]
+            yield finished(run, started, claim, error=fitted.error, host=host)
+        else:
+            waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
+        # Training launches from this thread, which measuring threads would keep waiting; so they take turns.
+        while fitted.last and waiting:
+            yield waiting.pop(0).result()
+
+
+def _data(run: Run) -> bytes:
+    return msgspec.json.encode(run.data, order="sorted")

@@ -1,0 +1,330 @@
+"""Expand an experiment into its runs.
+
+There are two stages: the cross-validation runs, which can be listed at once, and the evaluation runs, which need the
+hyper-parameters that are chosen from the results of the first stage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hdpmf.common.data import dataset_info, find_dataset
+from hdpmf.common.methods import METHODS
+from hdpmf.common.methods.registry import load_module
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.errors import ConfigError, DatasetError, RatingsError
+from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
+from hdpmf.lab.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
+from hdpmf.lab.experiments.store import Result
+
+
+class Place(NamedTuple):
+    """Where a method's hyper-parameters are chosen: per data set and number of factors."""
+
+    dataset: str
+    method: str
+    factors: int
+
+
+class GridCell(NamedTuple):
+    """One combination of the grid and the runs that measure it, one per fold."""
+
+    values: dict[str, float]
+    runs: tuple[Run, ...]
+
+
+Choices = Mapping[Place, Mapping[str, float]]
+"""The chosen hyper-parameters."""
+
+
+def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experiment, dict[str, Path]]:
+    """Settle what depends on this machine: which Yelp is here, and what the user's files hold.
+
+    Args:
+        experiment: As written.
+        base: The folder that the user's files are relative to.
+
+    Returns:
+        The experiment with data sets that are here, and the place of each file of the user's, by checksum.
+
+    Raises:
+        DatasetError: A data set is not on this machine.
+    """
+    files: dict[str, Path] = {}
+    names: list[str] = []
+    data = dict(experiment.data)
+    for name in experiment.datasets:
+        options = data.get(name, DataOptions())
+        if options.file is not None:
+            path = (base or Path()) / options.file
+            digest = file_digest(path)
+            files[digest] = path
+            # The place of the file is nobody's business but this machine's; the content is what counts.
+            data[name] = options = msgspec.structs.replace(options, file=f"sha256:{digest}")
+        if options.weight_files:
+            paths = [(base or Path()) / file for file in options.weight_files]
+            digests = [file_digest(path) for path in paths]
+            files |= dict(zip(digests, paths, strict=True))
+            data[name] = msgspec.structs.replace(options, weights=tuple(f"sha256:{digest}" for digest in digests))
+        if options.file is not None:
+            names.append(name)
+            continue
+        here = available(name)
+        if here is None:
+            info = dataset_info(name)
+            raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
+        names.append(here)
+    return msgspec.structs.replace(experiment, datasets=tuple(dict.fromkeys(names)), data=data), files
+
+
+def available(name: str) -> str | None:
+    """The data set to use for ``name``: itself, for ``yelp`` at least its sample, or None where none is here."""
+    for candidate in (name, "yelp-sample") if name == "yelp" else (name,):
+        if dataset_info(candidate).read is None or find_dataset(candidate) is not None:
+            return candidate
+    return None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise RatingsError(f"cannot read {path}: {error.strerror}") from error
+
+
+def method_names(experiment: Experiment) -> tuple[str, ...]:
+    """The methods of an experiment, in the order of the registry for ``all``."""
+    for module in experiment.imports:
+        load_module(module)
+    lists = experiment.measure == "lists"
+    # Some methods make only lists; the trivial baselines among the others make none.
+    able = (name for name, method in METHODS.items() if method.lists_only <= lists and (not lists or method.has_lists))
+    wanted = tuple(able) if experiment.methods == "all" else experiment.methods
+    named = (*wanted, *experiment.without, *experiment.paper_methods)
+    unknown = [name for name in named if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"{experiment.name}: unknown method {unknown[0]!r}; there are {', '.join(METHODS)}")
+    methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
+    if not methods and experiment.has_runs:
+        raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
+    return methods
+
+
+def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
+    """The combinations that a method is tuned over; an empty one where there is nothing to tune."""
+    grids = experiment.tuning.grids
+    options = METHODS[method].options.keys() - set(experiment.params)
+    grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
+    open_params = {name: values for name, values in grid.items() if name in options}
+    return [dict(zip(open_params, cell, strict=True)) for cell in itertools.product(*open_params.values())]
+
+
+def tuned_as(experiment: Experiment, method: str) -> str:
+    """The method whose choice is taken."""
+    return experiment.tuning.like.get(method, method)
+
+
+def places(experiment: Experiment) -> Iterator[Place]:
+    """Where a choice must be made."""
+    if not experiment.has_runs:
+        return
+    tuned = dict.fromkeys(tuned_as(experiment, method) for method in method_names(experiment))
+    for dataset, method, factors in itertools.product(experiment.datasets, tuned, experiment.factors):
+        yield Place(dataset, method, factors)
+
+
+def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
+    """The grid at one place. A grid of one cell has no runs: there is nothing to choose."""
+    grid = grid_of(experiment, place.method)
+    tuning = experiment.tuning
+    folds = tuning.folds if len(grid) > 1 else 0
+    data = data_of(experiment, place.dataset)
+    cells = []
+    for values in grid:
+        params = {**_shared_params(experiment, place), **values}
+        privacy = wishes_of(experiment, place.dataset, dict(experiment.privacy), tuning.seed)
+        runs = tuple(
+            make_run(
+                data,
+                msgspec.structs.replace(_part(data, tuning.split, tuning.seed), folds=folds, fold=fold),
+                place.method,
+                params,
+                privacy,
+                tuning.seed,
+            )
+            for fold in range(folds)
+        )
+        cells.append(GridCell(values, runs))
+    return cells
+
+
+def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: float | None) -> tuple[Run, ...]:
+    """The runs of one cell of a table, or one point of a curve: one per seed, in the order of the seeds."""
+    data = data_of(experiment, place.dataset)
+    chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
+    params: dict[str, Scalar] = {**_shared_params(experiment, place), **chosen}
+    varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
+    fraction = float(x) if varied == "fraction" and x is not None else 1.0
+    if varied in METHODS[place.method].options:
+        params[varied] = x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
+    return tuple(
+        make_run(
+            data,
+            msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
+            place.method,
+            params,
+            wishes_of(experiment, place.dataset, _wishes(experiment, x), seed),
+            seed,
+        )
+        for seed in experiment.seeds
+    )
+
+
+def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
+    """The privacy specification at one point of the axis."""
+    return PrivacySpec.paper(**_wishes(experiment, x))
+
+
+def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
+    """What differs from Table II at one point of the axis."""
+    vary = experiment.vary
+    varied = {} if vary is None or x is None or vary.parameter not in PRIVACY_NAMES else {vary.parameter: float(x)}
+    return {**experiment.privacy, **varied}
+
+
+def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
+    """What the experiment says to every method, as far as this one has such an option."""
+    shared: dict[str, Scalar] = {
+        "n_factors": place.factors,
+        "epochs": experiment.epochs,
+        "epsilon": float(experiment.epsilon),
+        "solver": experiment.solver,
+    }
+    method = METHODS[place.method]
+    # A method with a default of its own (as a number of epochs) keeps it, unless params or vary say otherwise.
+    usual = {name: value for name, value in shared.items() if name not in method.defaults}
+    return method.own(**{**usual, **experiment.params})
+
+
+def data_of(experiment: Experiment, name: str) -> Data:
+    """The data set as runs describe it."""
+    options = experiment.data.get(name, DataOptions())
+    digest = None if options.file is None else options.file.removeprefix("sha256:")
+    return Data(
+        name, digest, options.scale, dict(options.columns), dict(options.world), options.duplicates, options.implicit
+    )
+
+
+def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed: int) -> Privacy:
+    """The privacy wishes of a data set's people: none are invented for the user's own, unless that was asked for."""
+    options = experiment.data.get(name, DataOptions())
+    if options.weight_files:
+        return Privacy({}, 0, options.weight_files, options.missing_weight)
+    specified = changes or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
+    own = options.file is not None and options.weights is None and not specified
+    return Privacy({}, 0, ("uniform",)) if own or options.weights == "uniform" else Privacy(changes, seed)
+
+
+def wishes_in_words(experiment: Experiment, name: str) -> str:
+    """Which privacy weights a data set's people have in an experiment."""
+    wishes = wishes_of(experiment, name, experiment.privacy, 0)
+    if wishes.weights == ("uniform",):
+        return "everybody at 1"
+    if wishes.weights == ("paper",):
+        varied = experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES
+        shares = ", with other shares or weights" if wishes.changes or varied else ""
+        return f"the paper's random groups{shares}, nobody's own wishes"
+    return "from files of people's own wishes"
+
+
+def _part(data: Data, split: Split, seed: int) -> Part:
+    if split.ready_made and split.kind == "hold-out" and data.sha256 is None and dataset_info(data.name).split:
+        return Part("ready-made", seed=seed)
+    per_user = split.per_user if split.kind in ("hold-out", "last") else 10
+    by_time = split.kind in ("last", "time", "user-time")
+    share = split.fraction if split.kind in ("ratio", "time", "user-time") else 0.0
+    return Part(split.kind, per_user, 0 if by_time else seed, share=share)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One combination of a grid with its cross-validated numbers.
+
+    Attributes:
+        values: The hyper-parameters.
+        mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is missing, or where
+            there was nothing to choose.
+        mae: The same.
+        ndcg: NDCG@10, where the choice is by it; NaN elsewhere.
+        status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single`` (nothing to choose).
+        run_ids: The runs, one per fold.
+    """
+
+    values: dict[str, float]
+    mse: float
+    mae: float
+    status: str
+    run_ids: tuple[str, ...]
+    ndcg: float = math.nan
+
+
+def measured_grid(experiment: Experiment, place: Place, results: Mapping[str, Result]) -> list[Measured]:
+    """The grid at one place with what is known about it, in the order of the grid."""
+    rows = []
+    for values, runs in tuning_cells(experiment, place):
+        ids = tuple(run.id for run in runs)
+        if not runs:
+            rows.append(Measured(values, math.nan, math.nan, "single", ids))
+            continue
+        folds = [results[run] for run in ids if run in results]
+        status = worst_status(folds, len(ids), ("diverged", "failed", "missing", "done"))
+        if status == "missing":
+            rows.append(Measured(values, math.nan, math.nan, status, ids))
+            continue
+        mse, mae, ndcg = (
+            math.fsum(fold.metric(name) for fold in folds) / len(folds) for name in ("mse", "mae", "ndcg_at_10")
+        )
+        rows.append(Measured(values, mse, mae, status, ids, ndcg))
+    return rows
+
+
+def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -> str:
+    """The first status in ``order`` that any of the results has; ``missing`` where there are fewer than wanted."""
+    states = {result.status for result in results} | ({"missing"} if len(results) < wanted else set())
+    return next(status for status in order if status in states)
+
+
+def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
+    """The combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``), the first of equals.
+
+    None while any is missing or where none is usable. A combination with a diverged or failed fold is never chosen.
+    """
+    if len(grid) == 1 and grid[0].status == "single":
+        return grid[0]
+    if any(row.status == "missing" for row in grid):
+        return None
+
+    def cost(row: Measured) -> float:
+        return -row.ndcg if by == "ndcg_at_10" else row.mse
+
+    return min((row for row in grid if row.status == "done" and math.isfinite(cost(row))), key=cost, default=None)
+
+
+def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
+    """The chosen hyper-parameters wherever they are known."""
+    chosen = {}
+    for place in places(experiment):
+        winner = best_of_grid(measured_grid(experiment, place, results), experiment.tuning.by)
+        if winner is not None:
+            chosen[place] = winner.values
+    return chosen

@@ -1,0 +1,350 @@
+"""Doing what is missing: two stages, all cores, one writer.
+
+Workers only compute; this process writes every result down as it comes. Whatever ends the command, what was finished
+is in the store, and the next call goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from hdpmf.common.data import dataset_info, dataset_names
+from hdpmf.common.methods.registry import PLUGINS
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.lab.experiments.execution import RunGroup, can_go_together, do_task, do_together, environment, load_data
+from hdpmf.lab.experiments.expansion import choices, data_of, evaluation_runs, places, tuned_as, tuning_cells
+from hdpmf.lab.experiments.runs import Run
+from hdpmf.lab.experiments.spec import Experiment
+from hdpmf.lab.experiments.store import Result, Store
+from hdpmf.lab.experiments.summary import cell_places, dataset_title
+from hdpmf.private.kernels.gpu.availability import use_gpu
+
+_TASK_SECONDS = 1.0
+"""Short runs are done together until they are worth a trip to another process."""
+
+
+def estimated_seconds(run: Run) -> float:
+    """About how long a run takes on one core.
+
+    Only ratios matter: the display corrects by what it sees. The constants come from the sequential solver on one
+    core; a data set of unknown size counts as a small one.
+    """
+    counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
+    n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
+    if run.data.world:
+        n_ratings = run.data.world.get("n_ratings", n_ratings)
+    epochs = run.params.get("epochs")
+    if not isinstance(epochs, int):
+        return 0.005 + 5e-8 * n_ratings  # no training loop
+    if run.part.folds:
+        n_ratings = n_ratings * (run.part.folds - 1) // run.part.folds
+    factors = run.params.get("n_factors")
+    width = factors if isinstance(factors, int) else 10
+    per_rating = (1.6e-8 + 1.2e-9 * width) * (1.0 if run.method != "mf" else 0.7)
+    return 0.01 + epochs * (per_rating * n_ratings * run.part.fraction + 6e-8 * n_items)
+
+
+def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
+    """Runs in the order they should start, in groups that one worker does in a row.
+
+    Longest first, so that no worker is left with a long run at the end; within equally long ones those of the same
+    cut together, so that a worker can keep it.
+    """
+    ordered = sorted(runs, key=lambda run: (-round(estimated_seconds(run), 1), _cut(run), run.id))
+    for _, same in groupby(ordered, key=_cut):
+        group: list[Run] = []
+        seconds = 0.0
+        for run in same:
+            cost = estimated_seconds(run)
+            if group and seconds + cost > _TASK_SECONDS:
+                yield group
+                group, seconds = [], 0.0
+            group.append(run)
+            seconds += cost
+        yield group
+
+
+def _cut(run: Run) -> bytes:
+    return msgspec.json.encode([run.data, run.part], order="sorted")
+
+
+def dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Its counts, and what the default privacy wishes come to on this data set (seed 0).
+
+    Only counts and aggregates of simulated wishes; no rating, no weight of anybody.
+    """
+    data = data_of(experiment, name)
+    path = files.get(data.sha256 or "")
+    ratings = load_data(data, None if path is None else str(path))
+    weights = PrivacySpec().draw(ratings, rng=0).for_ratings(ratings)
+    return {
+        "name": name,
+        "title": dataset_title(name),
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": len(ratings),
+        "density": ratings.density,
+        "scale": [ratings.scale.low, ratings.scale.high],
+        "mean_weight": float(weights.mean()),
+        "min_weight": float(weights.min()),
+    }
+
+
+BACKENDS = ("loky", "threading", "dask", "ray")
+
+
+class Progress(Protocol):
+    """What wants to know how far things are."""
+
+    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
+        """A stage begins."""
+
+    def finished(self, result: Result) -> None:
+        """A run ended."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What a call to `run_experiments` did.
+
+    Attributes:
+        ran: Runs done now, by status.
+        failures: What the failed ones among them said last, by method.
+        reused: Runs that were in the store already.
+        seconds: Wall time.
+    """
+
+    ran: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    reused: int = 0
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """Runs done now."""
+        return sum(self.ran.values())
+
+
+def run_experiments(
+    experiments: Sequence[Experiment],
+    store: Store,
+    *,
+    files: Mapping[str, Path] | None = None,
+    n_jobs: int | None = None,
+    backend: str = "loky",
+    on: str = "cpu",
+    command: str = "",
+    progress: Progress | None = None,
+    tune_only: bool = False,
+) -> Done:
+    """Do all runs of some experiments that are not in the store yet.
+
+    Args:
+        experiments: Resolved ones (see `expand.resolve`).
+        store: Where results go.
+        files: Where the user's files are, by checksum.
+        n_jobs: Runs at a time; one per core where it is not given.
+        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that ``dask`` or ``ray`` is
+            connected to.
+        on: ``cpu``, ``gpu`` or ``auto``; on a GPU all runs that train factors and go together are done at once.
+        command: What to tell people to type for the same again.
+        progress: Told about every run.
+        tune_only: Stop after the cross-validation.
+    """
+    check_backend(backend)
+    on_gpu = use_gpu(on)
+    begin = time.perf_counter()
+    done = Done()
+    store.note(
+        "start",
+        {
+            "command": command,
+            "environment": environment(),
+            "jobs": jobs(n_jobs),
+            "backend": backend,
+            "experiments": msgspec.to_builtins(list(experiments)),
+        },
+    )
+    reason = "interrupted"
+    try:
+        _note_datasets(experiments, store, files or {})
+        stages: list[tuple[str, Callable[[], list[Run]]]] = [
+            ("cross-validation", lambda: tuning_runs(experiments)),
+            ("evaluation", lambda: final_runs(experiments, store.results())),
+        ]
+        imports = tuple(dict.fromkeys(name for experiment in experiments for name in experiment.imports))
+        places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
+        for name, list_runs in stages[:1] if tune_only else stages:
+            runs = list_runs()
+            missing = unfinished(experiments, runs, store.results())
+            done.reused += len(runs) - len(missing)
+            if progress is not None:
+                progress.stage(name, missing, len(runs) - len(missing))
+            together = [run for run in missing if can_go_together(run)] if on_gpu else []
+            alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
+            listed = _listed(experiments, store.results())
+            tasks = [
+                RunGroup(
+                    tuple(group),
+                    places_of_files,
+                    imports,
+                    tuple(map(str, PLUGINS)),
+                    os.getpid(),
+                    listed & {run.id for run in group},
+                )
+                for group in tasks_of(alone)
+            ]
+            for result in chain(
+                do_together(together, places_of_files, jobs(n_jobs), listed),
+                chain.from_iterable(_in_parallel(tasks, jobs(n_jobs), backend)),
+            ):
+                store.add(result)
+                done.ran[result.status] = done.ran.get(result.status, 0) + 1
+                if result.status == "failed":
+                    done.failures[result.run.method] = result.message
+                if progress is not None:
+                    progress.finished(result)
+        reason = "finished"
+    finally:
+        done.seconds = time.perf_counter() - begin
+        store.note("end", {"reason": reason, "seconds": round(done.seconds, 1), "runs": done.total})
+    return done
+
+
+def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """The cross-validation runs of some experiments, each once."""
+    runs: dict[str, Run] = {}
+    for experiment in experiments:
+        for place in places(experiment):
+            for cell in tuning_cells(experiment, place):
+                runs.update((run.id, run) for run in cell.runs)
+    return list(runs.values())
+
+
+def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> list[Run]:
+    """The evaluation runs whose hyper-parameters are known, each once."""
+    runs: dict[str, Run] = {}
+    for experiment in experiments:
+        chosen = choices(experiment, results)
+        for place, x in cell_places(experiment):
+            if place._replace(method=tuned_as(experiment, place.method)) in chosen:
+                runs.update((run.id, run) for run in evaluation_runs(experiment, chosen, place, x))
+    return list(runs.values())
+
+
+def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
+    """The runs whose lists are shown, or chosen by."""
+    experiments = list(experiments)
+    shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
+    chosen_by = tuning_runs(experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10")
+    return frozenset(run.id for run in (*shown, *chosen_by))
+
+
+def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:
+    """Those of ``runs`` that have no result, or none that says all that these experiments show."""
+    listed = _listed(experiments, results)
+    return [run for run in runs if run.id not in results or not results[run.id].suffices(lists=run.id in listed)]
+
+
+def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """All runs, with the first cell of each grid standing for the chosen one: for counting and estimating."""
+    experiments = list(experiments)
+    runs = {run.id: run for run in tuning_runs(experiments)}
+    for experiment in experiments:
+        first = {place: tuning_cells(experiment, place)[0].values for place in places(experiment)}
+        for place, x in cell_places(experiment):
+            runs.update((run.id, run) for run in evaluation_runs(experiment, first, place, x))
+    return list(runs.values())
+
+
+def expected_seconds(experiments: Iterable[Experiment], n_jobs: int | None = None) -> float:
+    """About how long all of it takes here."""
+    return sum(map(estimated_seconds, expected_runs(experiments))) / jobs(n_jobs)
+
+
+def jobs(n_jobs: int | None) -> int:
+    """How many runs at a time."""
+    if n_jobs is not None:
+        if n_jobs < 1:
+            raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
+        return n_jobs
+    from hdpmf.common.base.threads import available_cores
+
+    return available_cores()
+
+
+def check_backend(backend: str) -> None:
+    """Refuse unknown backends, and those that are not installed."""
+    if backend not in BACKENDS:
+        raise ConfigError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
+    if backend == "dask" and find_spec("distributed") is None:
+        raise MissingExtraError("--backend dask needs dask: pip install 'dask[distributed]'")
+    if backend == "ray" and find_spec("ray") is None:
+        raise MissingExtraError("--backend ray needs ray: pip install ray")
+
+
+def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterator[list[Result]]:
+    if not tasks:
+        return
+    if n_jobs == 1 and backend in ("loky", "threading"):
+        yield from map(do_task, tasks)
+        return
+    from joblib import Parallel, delayed
+
+    with _backend(backend, n_jobs):
+        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        results = parallel(delayed(do_task)(task) for task in tasks)
+        try:
+            yield from results
+        finally:
+            results.close()  # on Ctrl-C: no further task is sent, workers are ended
+
+
+@contextmanager
+def _backend(backend: str, n_jobs: int) -> Iterator[None]:
+    """Joblib's configuration; for a cluster, the connection that its own environment variables describe."""
+    from joblib import parallel_config
+
+    options: dict[str, Any] = {"n_jobs": n_jobs}
+    if backend == "dask":
+        distributed = import_module("distributed")
+        try:
+            client, ours = distributed.get_client(), False
+        except ValueError:
+            # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are single-threaded.
+            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+            local = {} if address else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
+            client, ours = distributed.Client(address, **local), True
+        try:
+            with parallel_config(backend="dask", n_jobs=-1):
+                yield
+        finally:
+            if ours:
+                client.close()
+        return
+    if backend == "ray":
+        import_module("ray.util.joblib").register_ray()
+        options["n_jobs"] = -1 if os.environ.get("RAY_ADDRESS") else n_jobs
+    with parallel_config(backend=backend, **options):
+        yield
+
+
+def _note_datasets(experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]) -> None:
+    known = store.datasets()
+    for experiment in experiments:
+        for name in experiment.datasets:
+            if name not in known:
+                known[name] = dataset_facts(experiment, name, files)
+                store.note("dataset", known[name])

@@ -1,0 +1,247 @@
+"""A run: one fit and its score, described completely, with an identity that never changes.
+
+The identity is a hash of everything that determines the result: data, split, method, parameters, privacy wishes,
+seed, the version of the procedure, and the source of a method that is not ours. What does not determine it (threads,
+machine, place of the files) is no part of it. So the same run in two experiments is one run, and a command that was
+stopped knows what it has done.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from hdpmf.common.methods import METHODS
+from hdpmf.models import Estimator, make_model
+
+_OURS = "hdpmf."
+
+
+@cache
+def source_digest(estimator: str | type) -> str:
+    """SHA-256 of the file that an estimator is written in, and of those beside it that this one imports.
+
+    Empty for our own, whose methods have versions. Where there is no source to be read, a word that never comes again:
+    then no result can be taken for a later one's.
+    """
+    module, name = (
+        estimator.split(":") if isinstance(estimator, str) else (estimator.__module__, estimator.__qualname__)
+    )
+    if module.startswith(_OURS):
+        return ""
+    digest = hashlib.sha256(name.encode())
+    file = getattr(sys.modules.get(module) or import_module(module), "__file__", None)
+    try:
+        if file is None:  # a notebook's cell
+            digest.update(inspect.getsource(estimator).encode())  # type: ignore[arg-type]  # no file: it is a class
+        else:
+            for path in _with_neighbours(Path(file)):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return uuid4().hex
+    return digest.hexdigest()
+
+
+def _with_neighbours(file: Path) -> list[Path]:
+    """The file and all files in its folder (or package) that it imports, directly or not."""
+    found: set[Path] = set()
+    left = [file]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += _imported(path)
+    return sorted(found)
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files(_roots(file), alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            roots = [file.parents[node.level - 1]] if node.level else _roots(file)
+            for alias in node.names:
+                yield from _files(roots, f"{node.module or ''}.{alias.name}".strip("."))
+
+
+def _roots(file: Path) -> list[Path]:
+    """Where an absolute import of our neighbours begins: beside the file, or beside its package."""
+    roots = [file.parent]
+    while (roots[-1] / "__init__.py").exists():
+        roots.append(roots[-1].parent)
+    return roots
+
+
+def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
+    """The files that a dotted name may stand for; its last word may be a name inside a module."""
+    parts = dotted.split(".")
+    for root in roots:
+        for length in range(1, len(parts) + 1):
+            place = root.joinpath(*parts[:length])
+            yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
+
+
+RESULTS_VERSION = 1
+"""Part of every identity. Raise it when a change to the library makes all old results wrong: all runs are done anew.
+Where only one method's are wrong, raise the `version` of that method."""
+
+Scalar = bool | int | float | str | None
+
+SplitKind = Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"]
+
+
+class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ratings by name; a file of the user's is known by its content.
+
+    Attributes:
+        name: A registered data set, or what the user calls the file.
+        sha256: Checksum of the user's file.
+        scale: Its rating scale, where it is not one to five.
+        columns: What it calls its columns.
+        world: Options of the synthetic world.
+        duplicates: What becomes of several ratings of a pair.
+        implicit: Whether the file has choices and no ratings.
+    """
+
+    name: str
+    sha256: str | None = None
+    scale: tuple[float, float] | None = None
+    columns: dict[str, str] = {}
+    world: dict[str, int] = {}
+    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    implicit: bool = False
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ratings train and which test.
+
+    Attributes:
+        kind: How the data set is cut; ``whole`` keeps all of it for training, to be cross-validated.
+        per_user: Test ratings per user of ``hold-out`` and ``last``.
+        seed: Of the cut; always 0 for a ready-made one, and for one by time.
+        fraction: Share of each user's training ratings that is kept.
+        folds: For cross-validation, into how many folds the training part is cut again; 0 for none.
+        fold: Which of them validates; the test part of the cut is then left alone.
+        share: Share of the ratings that ``ratio``, ``time`` and ``user-time`` test on.
+    """
+
+    kind: SplitKind
+    per_user: int = 10
+    seed: int = 0
+    fraction: float = 1.0
+    folds: int = 0
+    fold: int = 0
+    share: float = 0.0
+
+
+class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The privacy wishes.
+
+    Attributes:
+        changes: What differs from the paper's Table II, by its names.
+        seed: Of the paper's draw.
+        weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of weights.
+        missing: The weight of whoever such a file does not name.
+    """
+
+    changes: dict[str, float] = {}
+    seed: int = 0
+    weights: tuple[str, ...] = ("paper",)
+    missing: float | None = None
+
+
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """One fit and its score.
+
+    Attributes:
+        data: The ratings.
+        part: Which of them train and test.
+        method: A name in ``METHODS``.
+        params: The model's parameters, only those it takes.
+        privacy: The privacy wishes; None for a method that takes no epsilon and so does not look at them.
+        seed: Of the training; 0 for a method without randomness.
+    """
+
+    data: Data
+    part: Part
+    method: str
+    params: dict[str, Scalar]
+    privacy: Privacy | None = None
+    seed: int = 0
+
+    @cached_property
+    def id(self) -> str:
+        """The identity: 32 hexadecimal digits."""
+        method = METHODS.get(self.method)
+        of_method: list[int | str] = [] if method is None else [method.version] if method.version else []
+        source = "" if method is None else source_digest(method.estimator)
+        if source:
+            of_method.append(source)
+        version = [RESULTS_VERSION, *of_method] if of_method else RESULTS_VERSION
+        content = msgspec.json.encode([version, _plain(self)], order="sorted")
+        return hashlib.sha256(content).hexdigest()[:32]
+
+    @property
+    def stage(self) -> Literal["tuning", "evaluation"]:
+        """Whether it measures on a fold or on the test set."""
+        return "tuning" if self.part.folds else "evaluation"
+
+
+def make_run(
+    data: Data,
+    part: Part,
+    method: str,
+    params: Mapping[str, Scalar],
+    privacy: Privacy,
+    seed: int,
+) -> Run:
+    """A run without what cannot change its result, so that equal runs have equal identities.
+
+    Raises:
+        ConfigError: A parameter is no option of the method.
+    """
+    options = METHODS[method].options
+    for name in params:
+        METHODS[method].require(name)
+    if part.kind == "ready-made" and not part.folds and part.fraction == 1.0:
+        part = msgspec.structs.replace(part, seed=0, per_user=10)
+    return Run(
+        data=data,
+        part=part,
+        method=method,
+        params=dict(params),
+        privacy=privacy if "epsilon" in options else None,
+        seed=seed if "rng" in options else 0,
+    )
+
+
+def model_of(run: Run) -> Estimator:
+    """The model that a run fits, on one thread."""
+    return make_model(run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed))
+
+
+def _plain(value: Any) -> Any:
+    """Structs without what has its default value, so that a field added later leaves old identities alone."""
+    if not isinstance(value, msgspec.Struct):
+        return value
+    own = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
+    return {name: _plain(given) for name, given, default in own if given != default}
+
+
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(kind)
+    )

@@ -1,0 +1,303 @@
+"""Experiments as data: what a TOML file says, checked field by field.
+
+An experiment crosses data sets, methods, numbers of factors and seeds, and may vary one thing more. Everything has the
+paper's value by default, so that a file says only what is different::
+
+    name = "stronger-privacy"
+    title = "HDPMF against PDPMF at smaller budgets"
+    datasets = ["ml-100k"]
+    methods = ["hdpmf", "pdpmf", "user-mean"]
+
+    [vary]
+    parameter = "epsilon"
+    values = [0.1, 0.3, 1.0]
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hdpmf.common.methods import METHODS
+from hdpmf.common.methods.registry import load_module
+from hdpmf.errors import ConfigError
+from hdpmf.lab.experiments.runs import Scalar
+
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0, lt=2**31)]
+Grid = dict[str, Annotated[tuple[float, ...], Meta(min_length=1)]]
+
+PRIVACY_NAMES = (
+    *("f_uc", "f_um", "f_ic", "f_im"),
+    *("epsilon_uc", "epsilon_um", "epsilon_ul", "epsilon_ic", "epsilon_im", "epsilon_il"),
+)
+"""The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
+
+USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
+"""What is tried where neither experiment nor method say: right for the sequential solver."""
+
+BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
+"""Where Algorithm 1 with scaled steps works."""
+
+
+def default_grids() -> dict[str, Grid]:
+    """The usual grid, and the methods' own."""
+    return {"default": USUAL_GRID, **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning}}
+
+
+class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a data set is cut into training and test, anew for every seed.
+
+    Attributes:
+        kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a fraction of all), ``time``
+            (the last of all), ``user-time`` (the last of each user's), or, for tuning only, ``whole`` (all ratings are
+            training ratings).
+        per_user: Test ratings per user of ``hold-out`` and ``last``.
+        fraction: What ``ratio``, ``time`` and ``user-time`` test on.
+        ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base and ua.test).
+    """
+
+    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = "hold-out"
+    per_user: Count = 10
+    fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
+    ready_made: bool = True
+
+
+class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How hyper-parameters are chosen: cross-validation on the training part of one cut.
+
+    Attributes:
+        by: The lowest ``mse``, or the highest ``ndcg_at_10`` (see `hdpmf.models.ranking_metrics`).
+        folds: How many.
+        seed: Of the cut, the folds, the privacy weights and the training.
+        grids: Values to try, by method; ``default`` is for gradient methods that have none of their own. A grid of
+            a single cell is taken without cross-validation.
+        like: Methods that take over another's choice, because their training is the same.
+        split: The cut.
+    """
+
+    by: Literal["mse", "ndcg_at_10"] = "mse"
+    folds: Annotated[int, Meta(ge=2)] = 5
+    seed: Seed = 0
+    grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
+    like: dict[str, str] = msgspec.field(
+        default_factory=lambda: {name: method.tuned_like for name, method in METHODS.items() if method.tuned_like}
+    )
+    split: Split = Split()
+
+
+class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The one thing that a figure varies.
+
+    Attributes:
+        parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of each user's
+            training ratings), or any parameter of the models.
+        values: The values, in the order of the axis.
+        label: The axis.
+    """
+
+    parameter: str
+    values: Annotated[tuple[int | float, ...], Meta(min_length=1)]
+    label: str = ""
+
+
+class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A data set of the user's, or the size of the synthetic world.
+
+    Attributes:
+        file: Ratings, relative to the TOML file.
+        scale: Lowest and highest rating; one to five where it is not given.
+        columns: What the file calls its columns, as ``{user = "customer"}``.
+        world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
+        duplicates: What becomes of several ratings of one item by one user.
+        implicit: Whether the file has choices (clicks, purchases) and no ratings; then only lists are measured.
+        weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a file or several with
+            people's own, relative to the TOML file. Without it: ``uniform`` for a file of the user's, unless the
+            experiment changes or varies Table II, else ``paper``.
+        missing_weight: The weight of whoever such a file does not name.
+    """
+
+    file: str | None = None
+    scale: tuple[float, float] | None = None
+    columns: dict[str, str] = {}
+    world: dict[str, int] = {}
+    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    implicit: bool = False
+    weights: str | tuple[str, ...] | None = None
+    missing_weight: Annotated[float, Meta(gt=0, le=1)] | None = None
+
+    @property
+    def weight_files(self) -> tuple[str, ...]:
+        """The files with people's own weights."""
+        given = (self.weights,) if isinstance(self.weights, str) else self.weights or ()
+        return () if given in (("paper",), ("uniform",)) else given
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One experiment.
+
+    Attributes:
+        name: Short, for files and commands.
+        title: For people.
+        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the data sets) or
+            ``specification`` (of privacy wishes); the last two need no runs.
+        measure: ``errors`` of predicted ratings, ``lists`` (how good the ten items are that a user would be shown
+            first), or ``both``.
+        reference: Where a paper has it.
+        datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample`` where the
+            official file is absent.
+        methods: Names, or ``all`` for every method that the library has and that does what is measured.
+        without: Methods left out of ``all``.
+        paper_methods: Those that the paper shows here; a report marks the others as added.
+        factors: Values of K.
+        seeds: One evaluation for each.
+        epochs: Passes over the ratings.
+        epsilon: The largest budget.
+        solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
+        params: Further parameters for every model that has them.
+        privacy: What differs from Table II, by its names.
+        split: Training and test.
+        tuning: Choice of hyper-parameters.
+        vary: What the figure varies.
+        data: The user's data sets.
+        imports: Python modules that add methods (``hdpmf.add_method``); one beside the TOML file is found.
+        quick: A reduced version; its numbers are first impressions.
+    """
+
+    name: Name
+    title: str
+    datasets: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    methods: tuple[str, ...] | Literal["all"] = "all"
+    kind: Literal["table", "figure", "statistics", "specification"] = "table"
+    measure: Literal["errors", "lists", "both"] = "errors"
+    reference: str = ""
+    without: tuple[str, ...] = ()
+    paper_methods: tuple[str, ...] = ()
+    factors: Annotated[tuple[Count, ...], Meta(min_length=1)] = (10,)
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1)] = (0, 1, 2, 3, 4)
+    epochs: Count = 100
+    epsilon: Positive = 1.0
+    solver: Literal["sequential", "batch"] = "sequential"
+    params: dict[str, Scalar] = {}
+    privacy: dict[str, float] = {}
+    split: Split = Split()
+    tuning: Tuning = Tuning()
+    vary: Vary | None = None
+    data: dict[Name, DataOptions] = {}
+    imports: tuple[str, ...] = ()
+    quick: bool = False
+
+    @property
+    def xs(self) -> tuple[int | float | None, ...]:
+        """The values on the axis; a single None where nothing varies."""
+        return (None,) if self.vary is None else self.vary.values
+
+    @property
+    def lists(self) -> bool:
+        """Whether its evaluation runs must say how good lists of ten are."""
+        return self.has_runs and self.measure != "errors"
+
+    @property
+    def errors(self) -> bool:
+        """Whether errors of predicted ratings are what it shows."""
+        return self.has_runs and self.measure != "lists"
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there is anything to fit."""
+        return self.kind in ("table", "figure")
+
+
+def read_experiment(path: str | os.PathLike[str]) -> Experiment:
+    """Read an experiment from a TOML file.
+
+    Raises:
+        ConfigError: The file cannot be read, is not TOML, or says something that makes no sense.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text file in UTF-8; an experiment is a TOML file") from error
+    return parse_experiment(text, str(path), Path(path).parent)
+
+
+def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Experiment:
+    """Make an experiment from TOML; ``origin`` names it in messages, ``beside`` is where its own modules may be."""
+    try:
+        experiment = msgspec.convert(tomllib.loads(text), Experiment)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin} is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        where = "docs/experiments.md and hdpmf.lab.experiments.spec explain the fields"
+        raise ConfigError(f"{origin}: {error}; {where}") from error
+    for module in experiment.imports:
+        try:
+            load_module(module, beside)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from error
+    check(experiment, origin)
+    return experiment
+
+
+def check(experiment: Experiment, origin: str) -> None:
+    """Refuse what types cannot: unknown methods, options that no method has, wishes that cannot be.
+
+    Raises:
+        ConfigError: With the field and what is possible there.
+    """
+    from hdpmf.lab.experiments.expansion import method_names, privacy_spec
+
+    methods = method_names(experiment)  # imports the user's modules and knows the names
+    vary = experiment.vary
+    shared = set(experiment.params) | (set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"})
+    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
+        shared.add(vary.parameter)
+    _check_options(origin, methods, shared)
+    for name, value in experiment.params.items():
+        for options in (METHODS[method].options for method in methods):
+            if name in options:
+                options[name].check(value)
+    for method, grid in experiment.tuning.grids.items():
+        if method in methods:
+            _check_options(f"{origin}: tuning.grids.{method}", (method,), set(grid))
+    if vary is not None and len(set(vary.values)) != len(vary.values):
+        raise ConfigError(f"{origin}: vary.values has a value twice")
+    wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
+    if wrong:
+        raise ConfigError(f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}")
+    specified = experiment.privacy or (vary is not None and vary.parameter in PRIVACY_NAMES)
+    for name, own in experiment.data.items():
+        if own.implicit and experiment.measure != "lists":
+            raise ConfigError(f'{origin}: data.{name} has no ratings to be wrong about; measure = "lists"')
+        if specified and own.weights not in (None, "paper"):
+            raise ConfigError(
+                f"{origin}: Table II is changed, but data.{name}.weights says otherwise; drop one of them"
+            )
+        if own.missing_weight is not None and not own.weight_files:
+            raise ConfigError(f"{origin}: data.{name}.missing_weight is for those whom a file of weights does not name")
+    if experiment.split.kind == "whole":
+        raise ConfigError(f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split')
+    if (experiment.kind == "figure") != (vary is not None):
+        raise ConfigError(f'{origin}: kind = "figure" and a [vary] table belong together')
+    if vary is not None and vary.parameter == "fraction" and not all(0 < x <= 1 for x in vary.values):
+        raise ConfigError(f"{origin}: fractions must be above 0 and at most 1")
+    for x in experiment.xs:
+        privacy_spec(experiment, x)  # raises PrivacyError where ratios or weights are impossible
+
+
+def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None:
+    """Refuse names that none of the methods has as an option."""
+    options = {name for method in methods for name in METHODS[method].options}
+    for name in sorted(names - options):
+        whose = f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
+        raise ConfigError(f"{origin}: {whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}")

@@ -1,0 +1,232 @@
+"""Summaries of results by table cell, with means, deviations and the paper's t-test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hdpmf.common.data import dataset_info, dataset_names
+from hdpmf.common.methods import METHODS
+from hdpmf.lab.experiments.execution import RANKED
+from hdpmf.lab.experiments.expansion import (
+    Measured,
+    Place,
+    best_of_grid,
+    choices,
+    evaluation_runs,
+    measured_grid,
+    method_names,
+    places,
+    tuned_as,
+    worst_status,
+)
+from hdpmf.lab.experiments.spec import Experiment
+from hdpmf.lab.experiments.store import Result, Store, StoredClaim
+from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Values of one metric over seeds.
+
+    Attributes:
+        values: In the order of the seeds.
+        mean: Their mean; infinite where a run diverged.
+        std: Their standard deviation with n - 1 in the denominator; NaN for a single value or an infinite mean.
+    """
+
+    values: tuple[float, ...]
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarise."""
+        n = len(values)
+        if n == 0:
+            return cls((), math.nan, math.nan)
+        mean = math.fsum(values) / n if all(map(math.isfinite, values)) else math.inf
+        if n == 1 or not math.isfinite(mean):
+            return cls(tuple(values), mean, math.nan)
+        return cls(tuple(values), mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """Student's t-test of paired samples, two-sided.
+
+    Attributes:
+        difference: Mean of first minus second; negative where the first has the smaller error.
+        p: Two-sided p value; NaN where it is not defined.
+        stars: The paper's: 3 for 99 %, 2 for 95 %, 1 for 90 % confidence that the first has the smaller error, 0
+            otherwise.
+    """
+
+    difference: float
+    p: float
+    stars: int
+
+
+def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
+    """Compare errors of two methods over the same seeds (the paper: HDPMF against PDPMF).
+
+    The paper says "t-test for means of paired two sample" and not whether one- or two-sided; this is two-sided, the
+    stricter of the two.
+    """
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    if len(differences) < 2 or not all(map(math.isfinite, differences)):
+        return PairedTest(math.nan, math.nan, 0)
+    mean = math.fsum(differences) / len(differences)
+    if len(set(differences)) == 1:
+        return PairedTest(mean, math.nan, 0)  # no spread, so no test
+    from scipy.stats import ttest_rel
+
+    p = float(ttest_rel(first, second).pvalue)
+    stars = next((stars for stars, level in ((3, 0.01), (2, 0.05), (1, 0.10)) if p <= level), 0)
+    return PairedTest(mean, p, stars if mean < 0 else 0)
+
+
+METRICS = ("mse", "mae", "mse_all", "mae_all")
+
+RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
+"""In a cell's metrics where all of its finished runs have them: of lists, and the 95 % interval over users of the first
+(one side)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table, or one point of a curve.
+
+    Attributes:
+        experiment: Name of the experiment.
+        dataset: Name of the data set.
+        dataset_title: As tables show it ("Yelp sample").
+        label: As tables show it.
+        in_paper: Whether the paper shows this method here.
+        x: Place on the axis, or None in a table.
+        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of ``RANKING`` where
+            it was measured.
+        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there yet; the
+            summaries then hold what is).
+        hyperparameters: Chosen values; empty where there was nothing to choose.
+        run_ids: The runs, in the order of the seeds.
+        claim: What the method's epsilon is worth.
+    """
+
+    experiment: str
+    dataset: str
+    dataset_title: str
+    method: str
+    label: str
+    in_paper: bool
+    factors: int
+    x: float | None
+    metrics: dict[str, Summary]
+    status: str
+    hyperparameters: dict[str, float]
+    run_ids: tuple[str, ...]
+    claim: StoredClaim | None
+
+    def summary(self, metric: str) -> Summary:
+        """A metric's summary; an empty one where it was not measured."""
+        return self.metrics.get(metric, Summary.of(()))
+
+    @property
+    def mse(self) -> Summary:
+        """Mean squared error, as the paper measures it."""
+        return self.metrics["mse"]
+
+    @property
+    def mae(self) -> Summary:
+        """Mean absolute error, as the paper measures it."""
+        return self.metrics["mae"]
+
+
+def dataset_title(name: str) -> str:
+    """The display name of a data set; a user's own keeps its name."""
+    return dataset_info(name).title if name in dataset_names() else name
+
+
+def collect(store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None) -> list[Cell]:
+    """All cells of an experiment, in the order data set, method, K, x.
+
+    Args:
+        store: Where the results are.
+        experiment: The experiment, or the name of one that was started in this store.
+        results: ``store.results()``, where it has been read already.
+    """
+    if isinstance(experiment, str):
+        experiment = store.experiments()[experiment]
+    results = store.results() if results is None else results
+    chosen = choices(experiment, results)
+    return [_cell(experiment, place, x, chosen, results) for place, x in cell_places(experiment)]
+
+
+def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
+    """Where the cells of an experiment are."""
+    if not experiment.has_runs:
+        return
+    for dataset in experiment.datasets:
+        for method in method_names(experiment):
+            for factors in experiment.factors:
+                for x in experiment.xs:
+                    yield Place(dataset, method, factors), x
+
+
+def tuning_tables(
+    store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
+) -> dict[Place, tuple[list[Measured], Measured | None]]:
+    """The cross-validated grids and the winner of each, where there was anything to choose."""
+    if isinstance(experiment, str):
+        experiment = store.experiments()[experiment]
+    results = store.results() if results is None else results
+    tables = {}
+    for place in places(experiment):
+        grid = measured_grid(experiment, place, results)
+        if len(grid) > 1:
+            tables[place] = (grid, best_of_grid(grid, experiment.tuning.by))
+    return tables
+
+
+def compare(
+    cells: list[Cell], first: str, second: str, metric: str = "mse"
+) -> dict[tuple[str, int, float | None], PairedTest]:
+    """The paired test of two methods, by data set, K and x, wherever both are complete."""
+    by_place = {(cell.method, cell.dataset, cell.factors, cell.x): cell for cell in cells if cell.status == "done"}
+    tests = {}
+    for cell in by_place.values():
+        other = by_place.get((second, cell.dataset, cell.factors, cell.x))
+        if cell.method == first and other is not None:
+            tests[cell.dataset, cell.factors, cell.x] = paired_test(
+                cell.metrics[metric].values, other.metrics[metric].values
+            )
+    return tests
+
+
+def _cell(
+    experiment: Experiment,
+    place: Place,
+    x: float | None,
+    chosen: Mapping[Place, Mapping[str, float]],
+    results: Mapping[str, Result],
+) -> Cell:
+    tuned = place._replace(method=tuned_as(experiment, place.method))
+    runs = evaluation_runs(experiment, chosen, place, x) if tuned in chosen else ()
+    ended = [results[run.id] for run in runs if run.id in results]
+    ranked = [name for name in RANKING if ended and all(name in result.metrics for result in ended)]
+    return Cell(
+        experiment=experiment.name,
+        dataset=place.dataset,
+        dataset_title=dataset_title(place.dataset),
+        method=place.method,
+        label=METHODS[place.method].label,
+        in_paper=place.method in experiment.paper_methods,
+        factors=place.factors,
+        x=None if x is None else float(x),
+        metrics={name: Summary.of([result.metric(name) for result in ended]) for name in (*METRICS, *ranked)},
+        status=worst_status(ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")),
+        hyperparameters=dict(chosen.get(tuned, {})),
+        run_ids=tuple(run.id for run in runs),
+        claim=next((result.claim for result in ended if result.claim is not None), None),
+    )

@@ -1,0 +1,174 @@
+"""The paper's way of choosing hyper-parameters, for one method on one data set."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.common.data import dataset_names
+from hdpmf.common.data.checks import Duplicates
+from hdpmf.common.methods import method_named
+from hdpmf.errors import ConfigError, DivergedError, HdpmfError
+from hdpmf.lab.experiments.expansion import Measured, Place, best_of_grid, measured_grid, resolve
+from hdpmf.lab.experiments.runner import Done, Progress, run_experiments
+from hdpmf.lab.experiments.spec import BATCH_GRID, USUAL_GRID, DataOptions, Experiment, Grid, Split, Tuning, check
+from hdpmf.lab.experiments.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        folds: Folds of the cross-validation.
+        grid: Every combination with its mean errors over the folds, in the order of the grid.
+        best: The one with the lowest MSE, or the highest NDCG@10.
+        done: What had to be run for it.
+    """
+
+    method: str
+    dataset: str
+    factors: int
+    folds: int
+    grid: tuple[Measured, ...]
+    best: Measured
+    done: Done
+
+
+def tune(
+    method: str,
+    data: str | os.PathLike[str],
+    *,
+    n_factors: int = 10,
+    learning_rates: Sequence[float] | None = None,
+    regs: Sequence[float] | None = None,
+    by: str = "mse",
+    folds: int = 5,
+    epochs: int | None = None,
+    epsilon: float | None = None,
+    solver: str | None = None,
+    privacy: Mapping[str, float] | None = None,
+    params: Mapping[str, bool | int | float | str | None] | None = None,
+    scale: tuple[float, float] | None = None,
+    columns: Mapping[str, str] | None = None,
+    duplicates: Duplicates = "error",
+    weights: str | Sequence[str] | None = None,
+    missing_weight: float | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    backend: str = "loky",
+    on: str = "cpu",
+    command: str = "",
+    progress: Progress | None = None,
+) -> Tuned:
+    """Cross-validate a method over a grid.
+
+    Args:
+        method: Its name.
+        data: A registered data set, of which the training part of its split is used (ten test ratings per user are
+            left alone), or a file of training ratings, all of which is used.
+        n_factors: K.
+        learning_rates: Values to try; larger ones by default with ``batch`` than with ``sequential``.
+        regs: Values to try.
+        by: ``mse``, for predicted ratings, or ``ndcg_at_10``, for lists.
+        folds: Folds.
+        epochs: Passes over the ratings; 100 where the method has no default of its own.
+        epsilon: The largest budget; 1 where it is not given.
+        solver: ``batch``, which is the default, or ``sequential``.
+        privacy: What differs from the paper's Table II, by its names.
+        params: Further parameters of the model.
+        scale: The rating scale of a file.
+        columns: What a file calls its columns.
+        duplicates: What becomes of several ratings of one item by one user in a file.
+        weights: ``uniform``, ``paper``, or files of privacy weights; if nothing is said here and under ``privacy``,
+            everybody is at 1 in a file of training ratings, and in the paper's groups in a registered data set.
+        missing_weight: The weight of whoever such a file does not name.
+        seed: Of the cut, the folds, the privacy weights and the training.
+        out: Folder for the results, so that a stopped call goes on where it was; None keeps nothing.
+        n_jobs: Runs at a time; one per core where it is not given.
+        backend: See `run_experiments`.
+        on: See `run_experiments`.
+        command: What to tell people to type for the same again.
+        progress: Told about every run.
+
+    Raises:
+        ConfigError: The method has nothing to tune, or an argument makes no sense.
+        DivergedError: Every combination diverged.
+    """
+    known = method_named(method)
+    if "learning_rate" not in known.options:
+        raise ConfigError(f"{known.label} has no learning rate or regularisation: nothing to tune")
+    usual = known.tuning or USUAL_GRID if solver == "sequential" else BATCH_GRID
+    grid: Grid = {
+        "learning_rate": tuple(learning_rates or usual["learning_rate"]),
+        "reg": tuple(regs or usual["reg"]),
+    }
+    wanted = {"epochs": epochs, "epsilon": epsilon, "solver": solver, **(params or {})}
+    # What the method fixes may be said again; saying otherwise is an error, as is an option that it does not have.
+    own = {key: value for key, value in wanted.items() if value is not None and known.fixed.get(key, ...) != value}
+    name, options, whole = _source(data, scale, columns, duplicates)
+    if weights is not None or missing_weight is not None:
+        said = weights if isinstance(weights, str) or weights is None else tuple(map(os.path.abspath, weights))
+        options = msgspec.structs.replace(options or DataOptions(), weights=said, missing_weight=missing_weight)
+    plain = {
+        "name": f"tune-{method}",
+        "title": f"{known.label} on {name}",
+        "datasets": [name],
+        "methods": [method],
+        "factors": [n_factors],
+        "seeds": [seed],
+        "solver": "batch",
+        "params": own,
+        "privacy": dict(privacy or {}),
+    }
+    tuning = {"by": by, "folds": folds, "seed": seed, "grids": {method: grid}, "like": {}}
+    try:
+        experiment = msgspec.convert(plain, Experiment)
+        experiment = msgspec.structs.replace(
+            experiment,
+            data={} if options is None else {name: options},
+            tuning=msgspec.structs.replace(msgspec.convert(tuning, Tuning), split=Split("whole") if whole else Split()),
+        )
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"tune: {error}") from error
+    check(experiment, "tune")
+    experiment, files = resolve(experiment)
+    with ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="hdpmf-tune-"))
+        store = stack.enter_context(Store(out, create=True))
+        done = run_experiments(
+            [experiment], store, files=files, n_jobs=n_jobs, backend=backend, on=on, command=command,
+            progress=progress, tune_only=True,
+        )  # fmt: skip
+        results = store.results()
+    place = Place(experiment.datasets[0], method, n_factors)
+    rows = measured_grid(experiment, place, results)
+    winner = best_of_grid(rows, by)
+    if winner is None:
+        messages = [message for row in rows for run in row.run_ids if (message := results[run].message)]
+        messages.append("there are no lists to choose by")
+        kind: type[HdpmfError] = DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
+        raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
+    return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
+
+
+def _source(
+    data: str | os.PathLike[str],
+    scale: tuple[float, float] | None,
+    columns: Mapping[str, str] | None,
+    duplicates: Duplicates,
+) -> tuple[str, DataOptions | None, bool]:
+    if isinstance(data, str) and data in dataset_names():
+        if scale is not None or columns or duplicates != "error":
+            raise ConfigError("scale, columns and duplicates describe files; a registered data set knows its own")
+        return data, None, False
+    path = Path(data).absolute()
+    return "ratings", DataOptions(str(path), scale, dict(columns or {}), duplicates=duplicates), True

@@ -1,0 +1,230 @@
+"""Which of the paper's statements about the order of methods hold in our numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hdpmf.lab.experiments import Cell, PairedTest, compare, paired_test
+from hdpmf.lab.paper import published
+from hdpmf.lab.report.content import METRIC_LABELS, Content
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """Two methods that the paper has in one order and we have in the other.
+
+    Attributes:
+        metric: ``mse`` or ``mae``.
+        better: The method with the smaller error here.
+        worse: The one that the paper has ahead.
+        test: Of ``better`` against ``worse``.
+    """
+
+    metric: str
+    better: Cell
+    worse: Cell
+    test: PairedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """HDPMF against PDPMF in one place of Table III, theirs and ours.
+
+    Attributes:
+        metric: ``mse`` or ``mae``.
+        first: HDPMF's cell.
+        second: PDPMF's cell.
+        gain: Relative error saved by HDPMF here; negative where PDPMF is better.
+        paper_gain: The same in the paper; None where it has no number.
+        paper_stars: The paper's confidence.
+        comparable: Whether the paper's number is for the same data.
+        test: The paired test.
+    """
+
+    metric: str
+    first: Cell
+    second: Cell
+    gain: float
+    paper_gain: float | None
+    paper_stars: int
+    comparable: bool
+    test: PairedTest
+
+
+@dataclass(frozen=True, slots=True)
+class PaperStatement:
+    """A sentence of the paper, counted.
+
+    Attributes:
+        text: What the paper says.
+        where: Where.
+        holds: In how many places it holds here.
+        places: Of how many.
+        exceptions: The others, in words.
+        verdict: ``holds``, ``mostly``, ``fails`` or ``not run``.
+    """
+
+    text: str
+    where: str
+    holds: int
+    places: int
+    exceptions: tuple[str, ...]
+    verdict: str
+
+
+def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
+    """The pairs of Table III that the paper has an order for: measure, the one it has ahead, the other."""
+    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
+    places = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
+    for metric, (dataset, factors) in itertools.product(METRIC_LABELS, places):
+        here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
+        known = [
+            (number.mean, cell)
+            for cell in here
+            if (number := published.table3(dataset, cell.method, factors, metric)) is not None
+        ]
+        known.sort(key=lambda pair: pair[0])
+        for (_, ahead), (_, behind) in itertools.combinations(known, 2):
+            yield metric, ahead, behind
+
+
+def reversals(content: Content) -> list[Reversal]:
+    """Every pair of Table III whose order is not the paper's."""
+    turned = []
+    for metric, ahead, behind in paper_pairs(content):
+        if behind.metrics[metric].mean < ahead.metrics[metric].mean:
+            test = paired_test(behind.metrics[metric].values, ahead.metrics[metric].values)
+            turned.append(Reversal(metric, behind, ahead, test))
+    return turned
+
+
+def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
+    """HDPMF against PDPMF everywhere in a table, by measure, data set and K."""
+    by_place = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
+    tests = {}
+    for metric in METRIC_LABELS:
+        for (dataset, factors, _), test in compare(cells, "hdpmf", "pdpmf", metric).items():
+            first, second = by_place["hdpmf", dataset, factors], by_place["pdpmf", dataset, factors]
+            paper = published.table3(dataset, "hdpmf", factors, metric)
+            rival = published.table3(dataset, "pdpmf", factors, metric)
+            tests[metric, dataset, factors] = Duel(
+                metric=metric,
+                first=first,
+                second=second,
+                gain=1 - first.metrics[metric].mean / second.metrics[metric].mean,
+                paper_gain=None if paper is None or rival is None else 1 - paper.mean / rival.mean,
+                paper_stars=0 if paper is None else paper.stars,
+                comparable=paper is not None and paper.comparable,
+                test=test,
+            )
+    return tests
+
+
+def statements(content: Content) -> list[PaperStatement]:
+    """What the paper's text says about its experiments, checked point by point."""
+    return [
+        _pairs(
+            content, "table3", [("hdpmf", "pdpmf")], ("mse", "mae"), "all",
+            "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.", "Table III",
+        ),
+        _pairs(
+            content, "table3", [("hdpmf", "dpmf"), ("pdpmf", "dpmf")], ("mse", "mae"), "all",
+            "DPMF performs much worse than HDPMF and PDPMF.", "Table III",
+        ),
+        _pairs(
+            content, "figure_epsilon_uc", [("hdpmf", "pdpmf")], ("mse",), "most",
+            "HDPMF defeats PDPMF in most cases when the smallest weight of conservative users varies.",
+            "Figure: epsilon_uc",
+        ),
+        _pairs(
+            content, "figure_f_uc", [("hdpmf", "pdpmf")], ("mse",), "all",
+            "HDPMF always outperforms PDPMF when the share of conservative users varies.", "Figure: f_uc",
+        ),
+        _pairs(
+            content, "figure_sparsity", [("hdpmf", "pdpmf")], ("mse",), "all",
+            "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different sparsity.",
+            "Figure: sparsity", spared="yelp",
+        ),
+        _sparser(content),
+        _pairs(
+            content, "figure_ablation", [("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")], ("mse",), "all",
+            "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.", "Figure: ablation",
+        ),
+    ]  # fmt: skip
+
+
+def _pairs(
+    content: Content,
+    experiment: str,
+    pairs: Sequence[tuple[str, str]],
+    metrics: Sequence[str],
+    claim: str,
+    text: str,
+    where: str,
+    spared: str | None = None,
+) -> PaperStatement:
+    """Count where the first of each pair has the smaller error. A diverged method counts as infinitely bad."""
+    cells = {
+        (cell.method, cell.dataset, cell.factors, cell.x): cell
+        for cell in content.cells.get(experiment, ())
+        if cell.status in ("done", "diverged")
+    }
+    holds = places = 0
+    exceptions = []
+    excused = 0
+    for metric, (first, second) in itertools.product(metrics, pairs):
+        for (method, dataset, factors, x), cell in cells.items():
+            other = cells.get((second, dataset, factors, x))
+            if method != first or other is None:
+                continue
+            places += 1
+            if cell.metrics[metric].mean < other.metrics[metric].mean:
+                holds += 1
+            else:
+                exceptions.append(_place(metric, cell, other, show_metric=len(metrics) > 1))
+                excused += spared is not None and cell.dataset.startswith(spared)
+    enough = holds + excused == places if claim == "all" else holds > places / 2
+    return PaperStatement(text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places))
+
+
+def _sparser(content: Content) -> PaperStatement:
+    """Whether all of the paper's methods get worse with every step to sparser data."""
+    cells = [c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper]
+    cells.sort(key=lambda cell: (cell.dataset, cell.method, cell.factors, cell.x or 0.0))
+    holds = places = 0
+    exceptions = []
+    for sparse, dense in itertools.pairwise(cells):
+        same = (sparse.dataset, sparse.method, sparse.factors) == (dense.dataset, dense.method, dense.factors)
+        if not same or sparse.x is None or dense.x is None:
+            continue
+        places += 1
+        if sparse.mse.mean >= dense.mse.mean:
+            holds += 1
+        else:
+            exceptions.append(f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}")
+    return PaperStatement(
+        "The performance of all three methods degrades when the data set becomes sparser.",
+        "Figure: sparsity", holds, places, tuple(exceptions), _verdict(holds == places, holds, places),
+    )  # fmt: skip
+
+
+def _verdict(enough: bool, holds: int, places: int) -> str:
+    if not places:
+        return "not run"
+    if enough:
+        return "holds"
+    return "mostly" if holds > 0.75 * places else "fails"
+
+
+def _place(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
+    parts = [cell.dataset_title, f"K = {cell.factors}"]
+    if cell.x is not None:
+        parts.append(f"at {cell.x:g}")
+    if show_metric:
+        parts.append(METRIC_LABELS[metric])
+    ours, theirs = cell.metrics[metric].mean, other.metrics[metric].mean
+    values = [f"{error:.4f}" if math.isfinite(error) else "diverged" for error in (ours, theirs)]
+    return f"{', '.join(parts)}: {cell.label} {values[0]}, {other.label} {values[1]}"

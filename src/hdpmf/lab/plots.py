@@ -1,0 +1,304 @@
+"""Figures of commands: one palette, one style, and identical bytes for identical numbers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+INK, FAINT, GRID = "#25303b", "#6b7785", "#e6e9ed"
+
+GOOD, DOUBTFUL, BAD, NEUTRAL = "#2a9d7c", "#e0962e", "#c2413b", "#9aa5b1"
+
+# No date, no version of matplotlib.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": "hdpmf", "Producer": None},
+}
+
+
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """An empty figure. Without pyplot: no window system is looked for and no global state is left behind."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def strip_frame(axes: Axes) -> None:
+    """No frame and no tick marks, a faint grid behind bars that lie."""
+    axes.tick_params(axis="both", length=0, labelcolor=INK)
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def figure_bytes(figure: Figure, kind: str = "png", **options: Any) -> bytes:
+    """The figure as a file of this kind."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=_METADATA[kind], **options)
+    return buffer.getvalue()
+
+
+_STATUS_COLOURS = {"proved": GOOD, "nominal": DOUBTFUL, "none": NEUTRAL}
+
+_STATUS_MEANING = {
+    "proved": "private: what can be learnt about a rating has a proved bound{}",
+    "nominal": "private in name: the paper's number{}, which its proof does not carry",
+    "none": "not private",
+}
+
+_CUT = 2.5
+"""Bars longer than so many times that of a device that sends nothing are cut, so that others can be told apart."""
+
+
+def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
+    """A horizontal bar per method, best on top, coloured by what its epsilon stands on.
+
+    Args:
+        results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and ``epsilon_status``.
+        subtitle: What was measured on.
+    """
+    from matplotlib.patches import Patch
+
+    rows = sorted(results, key=lambda row: float(row["mse"]), reverse=True)
+    baseline = next(float(row["mse"]) for row in rows if row["method"] == "user-mean")
+    end = min(max(float(row["mse"]) + float(row["mse_sd"]) for row in rows), _CUT * baseline)
+    present = [status for status in _STATUS_COLOURS if any(row["epsilon_status"] == status for row in rows)]
+    height = 0.46 * len(rows) + 0.25 * len(present) + 1.95
+    figure = new_figure(9.0, height, dpi=150, facecolor="white")
+    below = 0.25 * len(present) + 0.75
+    axes = figure.add_axes((0.14, below / height, 0.83, 1 - (below + 1.05) / height))
+    for position, row in enumerate(rows):
+        _bar(axes, position, row, end)
+    axes.axvline(baseline, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=0.5)
+    axes.annotate(
+        "as good as sending nothing at all",
+        (baseline, len(rows) - 0.42),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="bottom",
+        fontsize=8.5,
+        color=FAINT,
+        annotation_clip=False,
+    )
+    axes.set_yticks(range(len(rows)), [str(row["label"]) for row in rows], fontsize=11, color=INK)
+    axes.set_xlim(0, end * 1.02)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel("mean squared error on held-out ratings (shorter is better)", fontsize=10, color=FAINT)
+    strip_frame(axes)
+    figure.text(0.02, 1 - 0.14 / height, "Accuracy by method", fontsize=14.5, fontweight="bold", color=INK, va="top")
+    figure.text(0.02, 1 - 0.47 / height, subtitle, fontsize=9.5, color=FAINT, va="top")
+    figure.legend(
+        handles=[Patch(color=_STATUS_COLOURS[status], label=_meaning(status, rows)) for status in present],
+        loc="lower left",
+        bbox_to_anchor=(0.012, 0.0),
+        frameon=False,
+        fontsize=9.5,
+        labelcolor=INK,
+        handlelength=1.2,
+    )
+    return figure_bytes(figure)
+
+
+def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
+    """A bar with its number inside, where no line runs; one that is too long is cut and says so."""
+    error, spread = float(row["mse"]), float(row["mse_sd"])
+    cut = error > end
+    axes.barh(
+        position,
+        min(error, end),
+        height=0.66,
+        color=_STATUS_COLOURS[row["epsilon_status"]],
+        xerr=None if cut else spread,
+        error_kw={"ecolor": INK, "elinewidth": 1.0, "capsize": 2.5},
+    )
+    if cut:
+        for shift in (0.0, 0.012):
+            place = (0.93 + shift) * end
+            xs, ys = (place, place + 0.012 * end), (position - 0.4, position + 0.4)
+            axes.plot(xs, ys, color="white", linewidth=2.0)
+    inside = 0.9 * end if cut else error - spread
+    axes.annotate(
+        f"{error:.2f}",
+        (inside, position),
+        xytext=(-5, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=10,
+        fontweight="bold",
+        color=INK,
+    )
+
+
+def _meaning(status: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a colour means, with the budgets of the methods that have it."""
+    budgets = {row["epsilon"] for row in rows if row["epsilon_status"] == status} - {None, 0.0}
+    shown = ", ".join(f"{budget:g}" for budget in sorted(budgets))
+    return _STATUS_MEANING[status].format(f" (epsilon {shown})" if shown else "")
+
+
+_COMPARISON_COLOURS = {
+    "none": (NEUTRAL, "no privacy"),
+    "nominal": (DOUBTFUL, "epsilon nominal"),
+    "proved": (GOOD, "epsilon proved"),
+}
+
+
+def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
+    """A bar per model, the best on top, coloured by what its epsilon is worth.
+
+    Args:
+        rows: With ``model``, ``mse`` and ``epsilon_is``, the best first.
+        title: What was measured on.
+    """
+    from matplotlib.patches import Patch
+
+    figure = new_figure(7.5, 0.4 * len(rows) + 1.4, dpi=150, facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    errors = [float(row["mse"]) for row in rows]
+    axes.barh(
+        [row["model"] for row in rows],
+        errors,
+        height=0.66,
+        color=[_COMPARISON_COLOURS[row["epsilon_is"]][0] for row in rows],
+    )
+    for place, error in enumerate(errors):
+        axes.annotate(f" {error:.3f}", (error, place), va="center", color=INK, fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    strip_frame(axes)
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel("mean squared error on test ratings", color=FAINT)
+    used = {row["epsilon_is"] for row in rows}
+    patches = [
+        Patch(color=colour, label=words) for name, (colour, words) in _COMPARISON_COLOURS.items() if name in used
+    ]
+    figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), frameon=False, fontsize=8)
+    return figure_bytes(figure)
+
+
+_OBSERVER_COLOURS = {"no guarantee": BAD, "nominal": DOUBTFUL, "proved": GOOD}
+
+_OBSERVER_MEANING = {
+    "no guarantee": "no guarantee",
+    "nominal": "nominal: one channel counted, no guarantee",
+    "proved": "proved: never more than this",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How often an observer is right about one kind of person, what that stands on, and how it is said."""
+
+    person: str
+    right: float
+    status: str
+    said: str
+
+
+def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
+    """A bar from 50 % (a coin) to how often the observer is right, per observer and user."""
+    from matplotlib.patches import Patch
+
+    rows: list[tuple[float, Guess]] = []
+    position, heads = 0.0, []
+    for observer, of_observer in guesses.items():
+        heads.append((position, observer))
+        position += 0.95
+        for guess in of_observer:
+            rows.append((position, guess))
+            position += 0.8
+        position += 0.45
+    figure = new_figure(9.0, 0.36 * position + 1.7, dpi=150, facecolor="white")
+    height = figure.get_size_inches()[1]
+    axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
+    for place, guess in rows:
+        axes.barh(place, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status])
+        axes.annotate(guess.said, (max(guess.right, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
+                      annotation_clip=False)  # fmt: skip
+    for place, observer in heads:
+        axes.annotate(observer, (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
+    axes.set_yticks([place for place, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK)
+    axes.set_xlim(0.5, 1.0)
+    axes.set_ylim(position - 0.3, -0.6)
+    axes.set_xticks([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"])
+    axes.tick_params(labelsize=9)
+    strip_frame(axes)
+    top = 1 - 0.16 / height
+    figure.text(0.02, top, "One star or five? How often an observer is right", fontsize=14, fontweight="bold",
+                color=INK, va="top")  # fmt: skip
+    figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
+    present = {guess.status for _, guess in rows}
+    figure.legend(
+        handles=[
+            Patch(color=_OBSERVER_COLOURS[status], label=_OBSERVER_MEANING[status])
+            for status in _OBSERVER_COLOURS
+            if status in present
+        ],
+        loc="upper left",
+        bbox_to_anchor=(0.012, top - 0.56 / height),
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+        handlelength=1.2,
+    )
+    return figure_bytes(figure)
+
+
+_BINS = 40
+
+_DAY = 86_400
+
+
+def spread_png(
+    title: str,
+    spread: Sequence[tuple[str, int]],
+    user_counts: np.ndarray,
+    item_counts: np.ndarray,
+    timestamps: np.ndarray | None,
+) -> bytes:
+    """Bars of how often each rating was given, ratings per user and per item, and ratings over time."""
+    panels = ["ratings"] * bool(spread) + ["counts"] + ["time"] * (timestamps is not None)
+    figure = new_figure(4.2 * len(panels) + 0.6, 3.6, dpi=150, facecolor="white")
+    width = 1.0 / len(panels)
+    for place, panel in enumerate(panels):
+        axes = figure.add_axes((width * place + 0.2 * width, 0.2, 0.74 * width, 0.58))
+        strip_frame(axes)
+        axes.tick_params(labelsize=8.5, which="both")
+        if panel == "ratings":
+            axes.bar(range(len(spread)), [count for _, count in spread], color=GOOD)
+            axes.set_xticks(range(len(spread)), [label for label, _ in spread], rotation=0 if len(spread) < 7 else 60)
+            axes.set_title("how often each rating was given", fontsize=10, color=INK)
+        elif panel == "counts":
+            for label, counts, colour in (("users", user_counts, GOOD), ("items", item_counts, FAINT)):
+                ordered = np.sort(counts[counts > 0])[::-1]
+                axes.plot(np.arange(1, len(ordered) + 1), ordered, label=label, color=colour, linewidth=1.8)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.minorticks_off()
+            axes.legend(frameon=False, fontsize=9)
+            axes.set_title("rows of each, most first", fontsize=10, color=INK)
+        elif timestamps is not None:
+            days = timestamps.astype("datetime64[s]")
+            counts, edges = np.histogram(timestamps, bins=min(_BINS, int(np.ptp(timestamps)) // _DAY + 1))
+            axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=GOOD)
+            axes.set_xticks([edges[0], edges[-1]], [str(days.min())[:10], str(days.max())[:10]])
+            axes.get_xticklabels()[0].set_horizontalalignment("left")
+            axes.get_xticklabels()[-1].set_horizontalalignment("right")
+            axes.set_title("rows over time", fontsize=10, color=INK)
+    figure.text(0.02, 0.94, title, fontsize=11.5, fontweight="bold", color=INK, va="top")
+    return figure_bytes(figure)

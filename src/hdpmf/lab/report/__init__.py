@@ -1,0 +1,7 @@
+"""The report: one HTML page, figures, CSV and LaTeX, all from a folder of results."""
+
+from __future__ import annotations
+
+from hdpmf.lab.report.page import Written, write_report
+
+__all__ = ["Written", "write_report"]

@@ -1,0 +1,224 @@
+"""Findings: sentences computed from the results of whatever experiments were run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hdpmf.common.methods import METHODS
+from hdpmf.lab.experiments import Cell, Experiment, paired_test, wishes_in_words
+from hdpmf.lab.report.content import (
+    Content,
+    counted,
+    four,
+    highest,
+    list_experiments,
+    list_findings,
+    ndcg,
+    p_value,
+    plain,
+    table_cells,
+    two,
+    words,
+)
+from hdpmf.lab.report.overview import shown_cells
+
+Place = tuple[str, int, float | None]
+"""Data set, K and place on the axis: where methods can be compared."""
+
+
+def findings(content: Content) -> list[str]:
+    """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons stand on."""
+    sentences = []
+    for name in content.cells:
+        experiment = content.experiments[name]
+        done = [cell for cell in content.error_cells(experiment) if cell.status == "done"]
+        if done and experiment.errors:
+            titled = f"{experiment.title}: " if len(content.cells) > 1 else ""
+            sentences += [
+                titled + text
+                for text in (_lowest_errors(experiment, done), _against_baselines(done), _against_own_mean(done))
+                if text
+            ]
+    sentences += list_findings(content)
+    if not sentences:
+        sentences.append("Nothing is complete yet: the same command does what is missing.")
+    return [*sentences, *_epsilons(content), *_wishes(content)]
+
+
+def _is_baseline(cell: Cell) -> bool:
+    return cell.method in METHODS and METHODS[cell.method].is_baseline
+
+
+def _lowest_errors(experiment: Experiment, cells: Sequence[Cell]) -> str:
+    """The lowest error on every data set, and how sure that is."""
+    parts = []
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        winners = {place: min(group, key=_error) for place, group in _places(cells, dataset).items()}
+        won = Counter(cell.label for cell in winners.values())
+        label = won.most_common(1)[0][0]
+        best = min((cell for cell in winners.values() if cell.label == label), key=_error)
+        rivals = [cell for cell in _places(cells, dataset)[_place(best)] if cell.method != best.method]
+        text = f"{best.label} on {best.dataset_title} ({_where(experiment, best)}: {four(_error(best))}"
+        if rivals:
+            second = min(rivals, key=_error)
+            test = paired_test(best.mse.values, second.mse.values)
+            text += f" against {four(_error(second))} of {second.label}, {p_value(test.p)}"
+        if len(winners) > 1:
+            text += f"; lowest in {won[label]} of {counted(len(winners), 'place')}"
+        parts.append(f"{text})")
+    return f"The lowest MSE has {words(parts)}."
+
+
+def _against_baselines(cells: Sequence[Cell]) -> str:
+    """Which methods do not beat the best trivial baseline."""
+    labels = list(dict.fromkeys(cell.label for cell in cells if _is_baseline(cell)))
+    if not labels:
+        return "No trivial baseline was run: add user-mean and global-mean to see what needs no recommender."
+    baselines = {
+        place: min((cell for cell in group if _is_baseline(cell)), key=_error, default=None)
+        for place, group in _places(cells).items()
+    }
+    pairs = [
+        (cell, baseline)
+        for cell in cells
+        if not _is_baseline(cell) and (baseline := baselines[_place(cell)]) is not None
+    ]
+    if not pairs:
+        return ""
+    return f"Against the best of {words(labels)}: {_verdicts(pairs)}."
+
+
+def _against_own_mean(cells: Sequence[Cell]) -> str:
+    """Whether methods with a budget beat the device that sends nothing."""
+    silent = {_place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0}
+    pairs = [
+        (cell, silent[_place(cell)])
+        for cell in cells
+        if cell.claim is not None and cell.claim.epsilon and _place(cell) in silent
+    ]
+    if not pairs:
+        return ""
+    return f"Against a device that sends nothing (each user's own mean, epsilon 0): {_verdicts(pairs)}."
+
+
+def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
+    """In how many places each method beats its rival, methods with the same fate together."""
+    wins: dict[str, list[bool]] = {}
+    for cell, rival in pairs:
+        wins.setdefault(cell.label, []).append(_error(cell) < _error(rival))
+    fates: dict[str, list[str]] = {}
+    for label, outcomes in wins.items():
+        share = f"in {sum(outcomes)} of {counted(len(outcomes), 'place')}"
+        fate = "better everywhere" if all(outcomes) else f"better {share}" if any(outcomes) else "nowhere better"
+        fates.setdefault(fate, []).append(label)
+    return "; ".join(f"{words(labels)} {'is' if len(labels) == 1 else 'are'} {fate}" for fate, labels in fates.items())
+
+
+def _epsilons(content: Content) -> list[str]:
+    """Which epsilons are nominal, which are proved, and what is not private."""
+    groups: dict[str, dict[str, None]] = {}
+    for cell in content.all_cells:
+        if cell.claim is not None and cell.claim.epsilon != 0.0:
+            groups.setdefault(cell.claim.status, {})[cell.label] = None
+    texts = {
+        "nominal": "nominal: a number that no proof carries to what is sent",
+        "proved": "proved, against the observer named below",
+        "none": "no privacy at all",
+    }
+    parts = [f"{words(list(groups[status]))}: {text}" for status, text in texts.items() if status in groups]
+    return [f"What epsilon stands on. {'; '.join(parts)}."] if parts else []
+
+
+def _wishes(content: Content) -> list[str]:
+    """Whose wishes the privacy weights are, in which experiment and on which data set where they differ."""
+    said: dict[str, list[str]] = {}
+    for name in content.cells:
+        experiment = content.experiments[name]
+        titled = f"{experiment.title}, " if len(content.cells) > 1 else ""
+        for dataset in experiment.datasets:
+            place = f"{titled}{content.dataset_titles[dataset]}"
+            said.setdefault(wishes_in_words(experiment, dataset), []).append(place)
+    if not said:
+        return []
+    if len(said) == 1:
+        return [f"Privacy weights: {next(iter(said))}."]
+    return [f"Privacy weights. {'; '.join(f'{words(places)}: {text}' for text, places in said.items())}."]
+
+
+def _places(cells: Iterable[Cell], dataset: str | None = None) -> dict[Place, list[Cell]]:
+    groups: dict[Place, list[Cell]] = {}
+    for cell in cells:
+        if dataset in (None, cell.dataset):
+            groups.setdefault(_place(cell), []).append(cell)
+    return groups
+
+
+def _place(cell: Cell) -> Place:
+    return cell.dataset, cell.factors, cell.x
+
+
+def _error(cell: Cell) -> float:
+    return cell.mse.mean
+
+
+def _where(experiment: Experiment, cell: Cell) -> str:
+    axis = "" if experiment.vary is None or cell.x is None else f", {experiment.vary.parameter} = {plain(cell.x)}"
+    return f"K = {cell.factors}{axis}"
+
+
+def headline(content: Content) -> list[str]:
+    """Who is best, who beats a device that sends nothing, who makes the best lists, and what is proved."""
+    found = shown_cells(content)
+    cells = [] if found is None else found[1]
+    sentences = [_lowest_error(cells), _better_than_silence(cells), _best_lists(content), _proved_epsilons(cells)]
+    return [text for text in sentences if text]
+
+
+def _lowest_error(cells: Sequence[Cell]) -> str:
+    winners: dict[str, list[str]] = {}
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        here = sorted((cell for cell in cells if cell.dataset == dataset), key=lambda cell: cell.mse.mean)
+        text = f"{here[0].dataset_title} (MSE {two(here[0].mse.mean)}; next {here[1].label}, {two(here[1].mse.mean)})"
+        winners.setdefault(here[0].label, []).append(text)
+    parts = [f"{label} on {words(places)}" for label, places in winners.items()]
+    return f"Lowest error: {'; '.join(parts)}." if parts else ""
+
+
+def _better_than_silence(cells: Sequence[Cell]) -> str:
+    """Which private methods are worth taking part in."""
+    silent = {cell.dataset: cell.mse.mean for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0}
+    outcomes: dict[str, list[bool]] = {}
+    for cell in cells:
+        if cell.claim is not None and cell.claim.epsilon and cell.dataset in silent:
+            outcomes.setdefault(cell.label, []).append(cell.mse.mean < silent[cell.dataset])
+    if not outcomes:
+        return ""
+    better = [label for label, wins in outcomes.items() if all(wins)]
+    sometimes = [label for label, wins in outcomes.items() if any(wins) and not all(wins)]
+    if not better and not sometimes:
+        return "No private method is more accurate than a device that sends nothing."
+    parts = [words(better)] if better else []
+    parts += [f"on some data sets {words(sometimes)}"] if sometimes else []
+    return f"More accurate than a device that sends nothing: {'; '.join(parts)}."
+
+
+def _best_lists(content: Content) -> str:
+    parts = []
+    for experiment in list_experiments(content):
+        cells = table_cells(content, experiment)
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            best = highest(cell for cell in cells if cell.dataset == dataset)
+            if best is not None:
+                parts.append(f"{best.label} on {best.dataset_title} (NDCG@10 {two(ndcg(best))})")
+    return f"Best lists: {words(parts)}." if parts else ""
+
+
+def _proved_epsilons(cells: Sequence[Cell]) -> str:
+    groups: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.claim is not None and cell.claim.epsilon:
+            groups.setdefault(cell.claim.status, {})[cell.label] = None
+    texts = {"proved": "Proved epsilon", "nominal": "Epsilon in name only"}
+    parts = [f"{text}: {words(list(groups[status]))}" for status, text in texts.items() if status in groups]
+    return f"{'. '.join(parts)}." if parts else ""

@@ -1,0 +1,245 @@
+"""A real federation on this machine, from certificates to predictions: the processes and messages of a deployment.
+
+The recommender and every device are processes of their own, which talk over TLS with node authentication. What they
+end up with is measured beside what the library computes from the same ratings in one process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.errors import FederationError
+from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.lab.simulate.population import DeviceRatings, deal
+from hdpmf.models import make_model
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import predict_ratings
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+
+_NAMES = ("localhost", "127.0.0.1")
+_LOOK_SECONDS = 0.2
+_PACE = Pace(gather=30.0, deadline=20.0, attempts=5, pause=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What a federation of real processes did.
+
+    Attributes:
+        devices: Device processes.
+        rounds: How often they were asked for numbers.
+        seconds_per_round: Median.
+        mse: Mean squared error of the devices' own predictions of test ratings.
+        library_mse: Of the same method in one process, by the library.
+        library_mae: Likewise.
+        user_mean_mse: Of every user's own mean, which needs no recommender.
+        n: Test ratings.
+        epsilon: The largest budget of a rating; None where nothing is claimed.
+        status: What that is worth.
+        refusals: By reason.
+        bytes_per_device: To and from a device, in the whole run.
+        statement: What the recommender could see, and what follows.
+    """
+
+    devices: int
+    users: int
+    rounds: int
+    seconds_per_round: float
+    mse: float
+    mae: float
+    library_mse: float
+    library_mae: float
+    user_mean_mse: float
+    n: int
+    view: str
+    epsilon: float | None
+    status: str
+    method: str
+    refusals: dict[str, int]
+    bytes_per_device: float
+    seconds: float
+    statement: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run_demo(
+    train: Ratings,
+    test: Ratings,
+    weights: PrivacyWeights,
+    settings: RunSettings,
+    folder: Path,
+    *,
+    devices: int,
+    seed: int = 0,
+    timeout: float = 900.0,
+    say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[Mapping[str, Any]], None] = lambda state: None,
+) -> DemoResult:
+    """Set everything up in a folder, run it, measure it, and end every process.
+
+    Args:
+        train: The ratings on the devices.
+        test: Ratings to measure the error on.
+        weights: Privacy weights.
+        settings: What the run is about.
+        folder: For the recommender's and the devices' files; it must be empty or not exist.
+        devices: Device processes; users are dealt to them.
+        seed: Of dealing users and of the library's own run. The federation's noise and keys have no seed.
+        timeout: Seconds that the run may take.
+        say: Told what happens.
+        progress: Told the recommender's state, again and again.
+
+    Raises:
+        FederationError: A process failed, or it took too long.
+    """
+    begin = time.monotonic()
+    parts = deal(train, weights, devices, seed)
+    say(f"setting up the recommender and {devices} devices in {folder}: certificates, keys, cards, roster")
+    service = ServiceFolder.create(
+        folder / "recommender",
+        Config(name="demo", port=free_port(), names=_NAMES, pace=_PACE),
+        catalogue_table(train.items, train.scale, train.item_table),
+        _certificates,
+    )
+    stores = {f"device-{place}": folder / "devices" / f"{place}.sqlite" for place in range(devices)}
+    (folder / "devices").mkdir(mode=0o700)
+    service.enroll(
+        [
+            _make_device(name, stores[name], part, _policy(settings, devices))
+            for name, part in zip(stores, parts, strict=True)
+        ]
+    )
+    join = (
+        f"localhost:{service.config.port}", "--ca", str(service.transport_folder / "tls" / "authority.pem"),
+        "--roster", str(service.path / "roster.json"), "--once",
+    )  # fmt: skip
+    with Deployment(folder / "logs") as deployment:
+        say(f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, every node with its own key")
+        deployment.run(service.path, *run_arguments(settings))
+        for name, store in stores.items():
+            deployment.device(name, store, *join)
+        _watch(deployment, service, timeout, progress)
+        say("the run has ended; the processes are ended")
+    found, rounds = _summary(service)
+    errors = _errors(train, test, stores)
+    library = make_model(settings.method, rng=seed, **settings.model_params()).fit(train, weights).score(test)
+    return DemoResult(
+        devices=devices,
+        users=found["users"],
+        rounds=found["rounds"],
+        seconds_per_round=statistics.median(rounds),
+        mse=float(np.mean(errors**2)),
+        mae=float(np.mean(np.abs(errors))),
+        library_mse=float(library["mse"]),
+        library_mae=float(library["mae"]),
+        user_mean_mse=float(make_model("user-mean").fit(train).score(test)["mse"]),
+        n=len(test),
+        view=settings.view,
+        epsilon=found["privacy"]["epsilon"],
+        status=found["privacy"]["status"],
+        method=settings.method,
+        refusals=found["refusals"],
+        bytes_per_device=(found["bytes_in"] + found["bytes_out"]) / devices,
+        seconds=time.monotonic() - begin,
+        statement=(found["privacy"]["sees"], found["privacy"]["guarantee"]),
+    )
+
+
+def _certificates(service: ServiceFolder) -> None:
+    ensure_certificates(service.transport_folder / "tls", service.config.names)
+
+
+def _policy(settings: RunSettings, devices: int) -> Policy:
+    """What one of so many devices can insist on: the method that is shown, and everybody else's presence."""
+    return Policy(
+        methods=(settings.method,),
+        require_sums=settings.view == "sums",
+        allow_nominal=True,
+        allow_unprotected=settings.kind.claim(settings.view).status == "none",
+        epsilon=settings.epsilon,
+        max_total=None,  # what it is compared with, the library, leaves no rating out
+        max_rounds=settings.rounds,
+        min_participants=2,
+        min_devices=max(2, min(16, devices // 2)),
+        max_colluding=str(settings.max_colluding),
+        max_credit=settings.credit,
+    )
+
+
+def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> Any:
+    with new_device(path, name=name, users=part.ratings.n_users, policy=policy) as store:
+        store.add(part.ratings)
+        store.set_weights(part.weights, part.ratings)
+        return card_of(store)
+
+
+def run_arguments(settings: RunSettings) -> list[str]:
+    """The settings as ``hdpmf recommender run`` takes them: the method's own options, and those of every run."""
+    arguments = [
+        "--method", settings.method, "--rounds", str(settings.rounds), "--minimum", str(settings.minimum),
+        "--colluding", str(settings.max_colluding), "--credit", str(settings.credit),
+        "--secure-sum" if settings.view == "sums" else "--messages",
+    ]  # fmt: skip
+    for name, value in settings.model_params().items():
+        if name == "labels" and value:
+            arguments.append("--labels")
+        elif name not in ("epochs", "labels") and value is not None:
+            arguments += [settings.kind.options[name].flag, str(value)]
+    return arguments
+
+
+def _watch(
+    deployment: Deployment, service: ServiceFolder, timeout: float, progress: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Until the recommender has ended."""
+    end = time.monotonic() + timeout
+    while deployment.child(RECOMMENDER).running:
+        deployment.check()
+        if time.monotonic() > end:
+            raise FederationError(f"the run was not done after {timeout:g} s; logs are in {service.path.parent}/logs")
+        state = service.state()
+        if state is not None:
+            progress(state)
+        time.sleep(_LOOK_SECONDS)
+    deployment.check()
+
+
+def _summary(service: ServiceFolder) -> tuple[dict[str, Any], list[float]]:
+    run = service.runs()[-1]
+    summary: dict[str, Any] = msgspec.json.decode(service.summary_path(run).read_bytes())
+    return summary, service.run_files(run).load().seconds
+
+
+def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
+    """Predicted minus true, each by the device that holds the user."""
+    users = [str(user) for user in test.users.ids[test.user_codes].tolist()]
+    items = [str(item) for item in test.items.ids[test.item_codes].tolist()]
+    errors = np.full(len(test), np.nan)
+    for path in stores.values():
+        with DeviceStore.open(path) as store:
+            here = set(store.ratings().users.ids.tolist())
+            own = np.array([place for place, user in enumerate(users) if user in here], np.int64)
+            if len(own):
+                found = predict_ratings(store, [users[place] for place in own], [items[place] for place in own])
+                errors[own] = found - test.values[own]
+    if np.isnan(errors).any():
+        raise FederationError("some test ratings are of users whom no device holds")
+    return errors

@@ -1,0 +1,143 @@
+"""A recommender and devices as separate processes on this machine, which start together and end together.
+
+::
+
+    with Deployment(folder / "logs") as deployment:
+        deployment.run(folder / "service", "--method", "hdpmf", "--rounds", "20")
+        for name, store in stores.items():
+            deployment.device(name, store, "--once")
+        deployment.wait("recommender", seconds=600)
+
+Every process gets a pipe from this one as its standard input and ends when that closes. So nothing is left behind
+after an error, Ctrl-C or ``kill -9`` of this process.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hdpmf.common.net.child import Child
+from hdpmf.common.net.flower.environment import quiet_environment
+from hdpmf.errors import ConfigError, FederationError
+
+RECOMMENDER = "recommender"
+_STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
+
+
+class Deployment:
+    """Use as a context: on the way out, however that comes about, every process is ended.
+
+    Args:
+        logs: Folder for one log per process.
+        environment: Added to this process's environment for all of them.
+    """
+
+    def __init__(self, logs: Path, environment: dict[str, str] | None = None) -> None:
+        self._logs = logs
+        self._environment = {**quiet_environment(), **(environment or {})}
+        self._children: dict[str, Child] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.stop_all()
+
+    def start(self, name: str, module: str, *options: str) -> Child:
+        """Run ``python -m module options``; a name can be used again once its process has ended.
+
+        Raises:
+            StorageError: The log cannot be written.
+        """
+        held = self._children.get(name)
+        if held is not None and held.running:
+            raise ConfigError(f"{name} runs already")
+        if held is not None:
+            held.release()
+        arguments = ["-m", "hdpmf.lab.simulate.supervised", module, *options]
+        self._children[name] = Child(name, arguments, self._logs / f"{name}.log", self._environment)
+        return self._children[name]
+
+    def recommender(self, folder: Path, *options: str) -> Child:
+        """``hdpmf recommender serve``: the service of this folder, until it is ended."""
+        return self.start(RECOMMENDER, "hdpmf", "recommender", "serve", str(folder), *options)
+
+    def run(self, folder: Path, *options: str) -> Child:
+        """``hdpmf recommender run``: one run of the service of this folder, which then ends."""
+        return self.start(RECOMMENDER, "hdpmf", "recommender", "run", str(folder), *options)
+
+    def device(self, name: str, store: Path, *options: str) -> Child:
+        """``hdpmf device join`` for the device in this store."""
+        return self.start(name, "hdpmf", "device", "join", str(store), *options)
+
+    def wait(self, name: str, seconds: float) -> None:
+        """Until a process has ended well.
+
+        Raises:
+            FederationError: It has not after so many seconds, or it or another process has failed.
+        """
+        end = time.monotonic() + seconds
+        while self._children[name].running:
+            self.check()
+            if time.monotonic() >= end:
+                raise FederationError(f"{name} was not done after {seconds:g} s (log: {self._children[name].log})")
+            time.sleep(_LOOK_SECONDS)
+        self.check()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all processes, running or not."""
+        return tuple(self._children)
+
+    def child(self, name: str) -> Child:
+        """A process by its name, running or not."""
+        return self._children[name]
+
+    def check(self) -> None:
+        """FederationError if a process has failed, with the last line of its log."""
+        for child in self._children.values():
+            if child.process.poll() not in (None, 0):
+                raise FederationError(
+                    f"{child.name} ended with status {child.process.returncode}: {child.last_words()} "
+                    f"(log: {child.log})"
+                )
+
+    def kill(self, name: str) -> None:
+        """``kill -9``, for tests of what survives it."""
+        child = self._children[name]
+        child.process.kill()
+        child.process.wait()
+
+    def stop(self, name: str) -> None:
+        """End one process in order."""
+        self._stop([self._children[name]])
+
+    def stop_all(self) -> None:
+        """End every process: asked first, all at once, and then made to. May be called twice."""
+        self._stop(list(self._children.values()))
+
+    def _stop(self, children: list[Child]) -> None:
+        for child in children:
+            if child.running:
+                child.process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + _STOP_SECONDS
+        for child in children:
+            try:
+                child.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+            child.release()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now; to be written down where both sides read it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,259 @@
+"""A whole federation on one machine: every user a device of its own, through the messages of a real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdpmf.common.aggregation.masks.roster import MIN_DEVICES
+from hdpmf.common.data import Ratings
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import ItemFacts, Round
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.errors import ConfigError, FederationError
+from hdpmf.lab.simulate.devices import Engine, make_devices
+from hdpmf.lab.simulate.population import deal
+from hdpmf.models import Estimator, make_model
+from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.models.one_round import OneRound
+from hdpmf.private.client import Devices
+from hdpmf.untrusted.recommender import Catalogue
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.run import Run, no_log
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+
+if TYPE_CHECKING:
+    from hdpmf.lab.simulate.virtual_device import Vectors
+
+_RECOMMENDER_STREAM = 1
+"""As in the library's training, so that the first factors of a seed are the same."""
+
+_PACE = Pace(gather=0.0, deadline=1e9, attempts=1, pause=0.0)
+"""Simulated devices are always there, and the slowest machine may take its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What a simulated federation did and cost.
+
+    Attributes:
+        rounds: How often devices were asked for numbers.
+        seconds_per_round: On average, recommender and all devices together.
+        bytes_per_device: To and from a device, in the whole run.
+        mse: Mean squared error on the test ratings; None without any.
+        view: What the recommender saw: ``messages`` or ``sums``.
+        epsilon: The largest budget of a rating; None where nothing is claimed.
+        status: What that is worth: ``proved``, ``nominal`` or ``none``.
+        n: Test ratings.
+        user_mean_mse: Of every user's own mean, which needs no recommender.
+        user_mean_mae: Likewise.
+        bytes_up: From a device, per round.
+        bytes_down: To a device, per round.
+        seconds: All of it, setting up the devices included.
+        sees: What the recommender could see, in words.
+        guarantee: What follows from that.
+        honest: What a nominal epsilon really costs.
+    """
+
+    devices: int
+    rounds: int
+    seconds_per_round: float
+    bytes_per_device: float
+    mse: float | None
+    mae: float | None
+    view: str
+    epsilon: float | None
+    status: str
+    method: str
+    users: int
+    n: int
+    user_mean_mse: float | None
+    user_mean_mae: float | None
+    bytes_up: float
+    bytes_down: float
+    seconds: float
+    sees: str
+    guarantee: str
+    honest: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Simulation:
+    """A simulation that has ended.
+
+    Attributes:
+        result: Its numbers.
+        model: All devices' models as one, to look into.
+        outcome: How the run ended for the recommender.
+    """
+
+    result: SimulationResult
+    model: Estimator
+    outcome: RunOutcome
+
+
+def simulate(
+    train: Ratings,
+    settings: RunSettings,
+    weights: PrivacyWeights | None = None,
+    *,
+    test: Ratings | None = None,
+    devices: int | None = None,
+    max_ratings: int | None = None,
+    seed: int = 0,
+    processes: int = 1,
+    engine: Engine | None = None,
+    metrics: Metrics | None = None,
+    log: Callable[[str], None] = no_log,
+) -> Simulation:
+    """Run a federation of simulated devices.
+
+    Args:
+        train: The ratings on the devices.
+        settings: What the run is about.
+        weights: Privacy weights; without them every rating has weight 1.
+        test: Ratings to measure the error on.
+        devices: How many: users are dealt to them; None gives every user its own.
+        max_ratings: Most ratings of a person that take part: a line of every device's policy.
+        seed: Drives dealing and all noise; h and the first factors, too. For keys there is no seed.
+        processes: Spread the devices over so many processes.
+        engine: Makes the devices somewhere else instead.
+        metrics: Where things are counted.
+        log: Told what happens.
+
+    Raises:
+        ConfigError: More devices than users, or too few for a secure sum.
+        FederationError: Too few devices took part.
+    """
+    begin = time.perf_counter()
+    weights = PrivacyWeights.uniform(train) if weights is None else weights
+    metrics = Metrics() if metrics is None else metrics
+    n_devices = train.n_users if devices is None else devices
+    if settings.view == "sums" and n_devices < MIN_DEVICES:
+        raise ConfigError(
+            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not {n_devices}: give more devices, or let "
+            "the recommender see messages"
+        )
+    log(f"setting up {n_devices:,} devices")
+    parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
+    if engine is None:
+        engine = partial(make_devices, processes=processes)
+    with closing(engine(parts, policy, seed)) as simulated:
+        table, enrolled = catalogue_table(train.items, train.scale, train.item_table), Enrolled(simulated.cards)
+        if settings.view == "two-servers":
+            from hdpmf.lab.simulate.two_servers import run_with_two_servers
+
+            outcome = run_with_two_servers(
+                settings, table, enrolled, simulated.reports, seed=seed, metrics=metrics, log=log
+            )
+        else:
+            if settings.view == "sums":
+                simulated.pin_roster(simulated.cards)
+            kind = Masks if settings.view == "sums" else Direct
+            run = Run(
+                settings=settings,
+                table=table,
+                enrolled=enrolled,
+                aggregation=kind(simulated.network),
+                pace=_PACE,
+                metrics=metrics,
+                log=log,
+            )
+            outcome = run.conduct(draws=SeededNoise(seed, _RECOMMENDER_STREAM))
+        vectors = simulated.vectors()
+    model = _everyones_model(settings, train, weights, outcome, vectors)
+    score = {} if test is None else model.score(test)
+    baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
+    summary, statement = outcome.summary, outcome.statement
+    per_round = n_devices * max(summary["rounds"], 1)
+    result = SimulationResult(
+        devices=n_devices,
+        rounds=summary["rounds"],
+        seconds_per_round=summary["seconds"] / max(summary["rounds"], 1),
+        bytes_per_device=(summary["bytes_in"] + summary["bytes_out"]) / n_devices,
+        mse=score.get("mse"),
+        mae=score.get("mae"),
+        view=statement.view,
+        epsilon=statement.epsilon,
+        status=statement.status,
+        method=settings.method,
+        users=summary["users"],
+        n=0 if test is None else len(test),
+        user_mean_mse=baseline.get("mse"),
+        user_mean_mae=baseline.get("mae"),
+        bytes_up=summary["bytes_in"] / per_round,
+        bytes_down=summary["bytes_out"] / per_round,
+        seconds=time.perf_counter() - begin,
+        sees=statement.sees,
+        guarantee=statement.guarantee,
+        honest=statement.honest,
+    )
+    return Simulation(result, model, outcome)
+
+
+def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
+    """Simulated devices take part in whatever is simulated, small numbers included; nobody's ratings are at stake."""
+    from hdpmf.private.device.policy import Policy
+
+    return Policy(
+        methods=(settings.method,),
+        require_sums=settings.view != "messages",
+        allow_nominal=True,
+        allow_unprotected=True,
+        epsilon=settings.epsilon,
+        max_rounds=settings.rounds,
+        min_participants=2,
+        min_devices=2,
+        min_neighbours=1,
+        threshold_fraction="1/2",
+        max_total=None,
+        max_ratings=max_ratings,
+        min_fraction="0",
+        max_colluding=str(settings.max_colluding),
+        max_credit=settings.credit,
+        min_epsilon_per_run=min(settings.epsilon, 0.001),
+    ).to_toml()
+
+
+def _everyones_model(
+    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome, found: list[Vectors]
+) -> Estimator:
+    """What all devices together predict, measured as the library's models are."""
+    model = make_model(settings.method, **settings.model_params())
+    numbers = outcome.model.numbers
+    if isinstance(numbers, ItemFacts):
+        if not isinstance(model, OneRound):
+            raise FederationError(f"{settings.method} has no use for item facts")
+        model.with_facts(train, weights, numbers)
+        if isinstance(model, HDPBit) and outcome.model.lists is not None:
+            model.lists_ = ListModel.of(outcome.model.lists)
+        return model
+    beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+    model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
+    model.catalogue_ = Catalogue(train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table)
+    return model
+
+
+def _table_of(train: Ratings, final: Round, found: list[Vectors]) -> np.ndarray:
+    """User vectors in the order of the training table; devices know their users by text."""
+    places = {str(user): place for place, user in enumerate(train.users.ids.tolist())}
+    table = np.zeros((train.n_users, final.item_factors.shape[1]), np.float32)
+    for part in found:
+        table[[places[user] for user in part.users]] = part.vectors
+    return table

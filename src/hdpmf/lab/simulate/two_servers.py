@@ -1,0 +1,146 @@
+"""Two servers of a simulation: both in this process, with every device's real report and a clock that need not tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from hashlib import sha256
+from itertools import islice
+
+import msgspec
+
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import CatalogueTable, Task, decode, encode
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import FederationError
+from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.report_writer import Upload
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
+from hdpmf.untrusted.service.collector_keys import CollectorKeys
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.run import Run, no_log
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+
+BEGIN = 1_000_000_000.0
+"""When simulated time begins."""
+
+_LEADER_STREAM, _HELPER_STREAM = 2, 3
+_AT_A_TIME = 64
+"""Reports that are written with one commit, and checked together: bounds the memory."""
+
+Devices = Callable[[Servers, Mapping[str, bytes], float], Iterable[SentReport]]
+"""Every device's reports, given the pair, what the recommender publishes, and the time."""
+
+
+class ServersInProcess:
+    """Both servers in this process, in memory, with seeded noise.
+
+    Args:
+        seed: Of the noise.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.now = BEGIN
+        parties, hpke = [PartyKey.generate(), PartyKey.generate()], [KeyPair.generate(), KeyPair.generate()]
+        cards = [
+            Server(
+                organisation=name,
+                url=f"https://{name}.invalid",
+                hpke=key.config.encode().hex(),
+                identity=party.public,
+            )
+            for name, party, key in zip(("leader", "helper"), parties, hpke, strict=True)
+        ]
+        self.servers = Servers(leader=cards[0], helper=cards[1])
+        rules = Rules(minimum=2, simulation=True)
+        self._databases = [ServerDatabase(), ServerDatabase()]
+        helper = Helper(
+            ServerKeys("helper", parties[1], hpke[1], cards[1], cards[0]),
+            self._databases[1],
+            clock=lambda: self.now,
+            noise=SeededNoise(seed, _HELPER_STREAM),
+            rules=rules,
+        )
+        self.leader = Leader(
+            ServerKeys("leader", parties[0], hpke[0], cards[0], cards[1]),
+            self._databases[0],
+            helper,
+            clock=lambda: self.now,
+            noise=SeededNoise(seed, _LEADER_STREAM),
+            rules=rules,
+        )
+        self.door = ServersHere(self.leader, helper)
+
+    def take(self, name: bytes, reports: Iterable[SentReport]) -> Iterator[SentReport]:
+        """Take reports for a task as they come, and hand them on to whoever counts them."""
+        waiting = iter(reports)
+        while group := list(islice(waiting, _AT_A_TIME)):
+            uploads = [Upload(name, report.body, report.device, report.signature) for report in group]
+            refused = [error for error in self.leader.upload_many(uploads) if error is not None]
+            if refused:
+                raise FederationError(f"the leader refused a simulated device's report: {refused[0]}")
+            while self.leader.aggregate(_AT_A_TIME):
+                pass
+            yield from group
+
+    def close(self) -> None:
+        """Let all of it go."""
+        for database in self._databases:
+            database.close()
+
+
+def run_with_two_servers(
+    settings: RunSettings,
+    table: CatalogueTable,
+    enrolled: Enrolled,
+    devices: Devices,
+    *,
+    seed: int,
+    metrics: Metrics,
+    log: Callable[[str], None] = no_log,
+) -> RunOutcome:
+    """One run: tasks are published, every device reports, and the sums of both servers are put together."""
+    with closing(ServersInProcess(seed)) as pair:
+        files = {f"catalogue-{sha256(encode(table)).hexdigest()}.msgpack": encode(table)}
+
+        def publish(document: bytes | None) -> None:
+            if document is None:
+                return
+            task, name = decode(document), task_id(document)
+            if not isinstance(task, Task):
+                raise FederationError("what was published is no task")
+            pair.now = max(pair.now, float(task.begin))
+            published = files | {f"task-{name.hex()}.msgpack": document, "index.json": _index(table, name)}
+            metrics.bytes_out += len(enrolled) * sum(map(len, published.values()))
+            for report in pair.take(name, devices(pair.servers, published, pair.now)):
+                metrics.bytes_in += len(report.body)
+
+        def sleep(seconds: float) -> None:
+            pair.now += max(seconds, 1.0)
+
+        keys = CollectorKeys.generate("simulation")
+        run = Run(
+            settings=settings,
+            table=table,
+            enrolled=enrolled,
+            aggregation=TwoServers(pair.servers, keys, pair.door, publish=publish, clock=lambda: pair.now),
+            pace=Pace(gather=0.0, attempts=1, pause=0.0),
+            metrics=metrics,
+            log=log,
+            sleep=sleep,
+        )
+        return run.conduct()
+
+
+def _index(table: CatalogueTable, task: bytes) -> bytes:
+    return msgspec.json.encode({"catalogue": {"sha256": sha256(encode(table)).hexdigest()}, "task": {"id": task.hex()}})

@@ -1,0 +1,148 @@
+"""Input of estimators, as scikit-learn knows it: constructor parameters, ids, and ``X`` and ``y`` apart."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.data.scale import ScaleLike
+from hdpmf.errors import ConfigError, RatingsError
+
+_RENAMED = {"device": "on"}
+
+_GPU = {"cuda": "gpu"}
+
+
+def with_current_names(params: Mapping[str, Any], *, stacklevel: int | None = 3) -> dict[str, Any]:
+    """Parameters by today's names: ``device="cuda"`` was what ``on="gpu"`` is now.
+
+    The warning points ``stacklevel`` calls up; with None there is none.
+    """
+    current = {name: value for name, value in params.items() if name not in _RENAMED}
+    for old in params.keys() & _RENAMED.keys():
+        new, value = _RENAMED[old], _GPU.get(params[old], params[old])
+        if stacklevel is not None:
+            text = f"{old}={params[old]!r} is deprecated; write {new}={value!r}"
+            warnings.warn(text, DeprecationWarning, stacklevel=stacklevel)
+        current.setdefault(new, value)
+    return current
+
+
+class Parameters:
+    """Gives a class ``get_params``, ``set_params`` and a readable repr, from the signature of its ``__init__``."""
+
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """The names that ``__init__`` takes."""
+        if cls.__init__ is object.__init__:
+            return ()
+        return tuple(name for name in inspect.signature(cls.__init__).parameters if name not in ("self", *_RENAMED))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments, by name (``deep`` is there for scikit-learn and changes nothing)."""
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments; unknown names are errors."""
+        known = self.parameter_names()
+        for name, value in with_current_names(params).items():
+            if name not in known:
+                raise ConfigError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def kind_of(index: IdIndex) -> str:
+    """What its ids are, in a word."""
+    return "integers" if index.is_integer else "strings"
+
+
+def plain(value: Any) -> Any:
+    """An id as people write it, whatever array it comes from."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def column(ids: Any) -> Any:
+    """Ids as a sequence: one id stands for a list of one."""
+    if isinstance(ids, (str, int, np.integer)):
+        return [ids]
+    return ids if isinstance(ids, np.ndarray) else list(ids)
+
+
+def in_pairs(users: Any, items: Any) -> tuple[Any, Any]:
+    """Both columns at equal length: one user goes with many items, one item with many users."""
+    user_ids, item_ids = column(users), column(items)
+    n_users, n_items = len(user_ids), len(item_ids)
+    if n_users == n_items:
+        return user_ids, item_ids
+    if n_users == 1:
+        return list(user_ids) * n_items, item_ids
+    if n_items == 1:
+        return user_ids, list(item_ids) * n_users
+    raise RatingsError(f"there are {n_users:,} users and {n_items:,} items; give pairs, one user, or one item")
+
+
+def check_kind(index: IdIndex, ids: Any, what: str) -> None:
+    """Refuse ids that cannot be in the index, whatever their value: text where ids are integers, or the reverse."""
+    if not len(index) or not len(ids):
+        return
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "iuU":
+        wrong = ids[:1].tolist() if (ids.dtype.kind in "iu") != index.is_integer else []
+    else:
+        fits = (int, np.integer, float, np.floating) if index.is_integer else (str,)
+        listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
+        wrong = [value for value in listed if not isinstance(value, fits) or isinstance(value, bool)][:1]
+    for value in wrong:
+        raise RatingsError(f"{what} {plain(value)!r}: the model's {what} ids are {kind_of(index)}; give them as such")
+
+
+def check_same_kind(known: IdIndex, given: IdIndex, what: str, whose: str) -> None:
+    """Refuse a table whose ids are of another kind than the model's."""
+    if len(known) and len(given) and given.is_integer != known.is_integer:
+        raise RatingsError(
+            f"the {whose} ids of the {what} ratings are {kind_of(given)}, the model's are "
+            f"{kind_of(known)}; write them the same way"
+        )
+
+
+def columns_of(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The users and the items of ``X``: its columns ``user`` and ``item``, or the first two.
+
+    Raises:
+        RatingsError: It has no two columns.
+    """
+    names = [str(name) for name in getattr(pairs, "columns", ())]
+    if {"user", "item"} <= set(names):
+        return np.asarray(pairs["user"]), np.asarray(pairs["item"])
+    table = np.asarray(pairs)
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise RatingsError(f"pairs have two columns, user and item; this has the shape {table.shape}")
+    return table[:, 0], table[:, 1]
+
+
+def joined(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:
+    """Both together, as a table."""
+    users, items = columns_of(pairs)
+    return Ratings.from_arrays(users, items, np.asarray(ratings), scale=scale)
+
+
+def tags() -> Any:
+    """What scikit-learn wants to know about an estimator; called by scikit-learn alone."""
+    from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+    return Tags(
+        estimator_type="regressor",
+        target_tags=TargetTags(required=True),
+        regressor_tags=RegressorTags(),
+        input_tags=InputTags(string=True),
+        no_validation=True,
+    )

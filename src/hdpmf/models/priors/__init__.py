@@ -1,1 +1,0 @@
-"""Learning population priors (`hdpmf.public.priors`) from ratings that were declared public."""

@@ -1,0 +1,23 @@
+"""The PRIVATE side of every method: ratings, privacy weights and user vectors, and all code that touches them.
+
+A client holds one or more users: a phone is a client of one, a hospital's server a client of many, a simulation one
+client of all. Every message that leaves it is made in ``outgoing`` and nowhere else.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from hdpmf.private.client.devices import Devices
+
+if TYPE_CHECKING:
+    from hdpmf.private.client.gradients import Shard
+
+__all__ = ["Devices", "Shard"]
+
+
+def __getattr__(name: str) -> Any:
+    # A shard's kernels need Numba, which a machine that trains on its GPU need not have.
+    if name == "Shard":
+        from hdpmf.private.client.gradients import Shard
+
+        return Shard
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

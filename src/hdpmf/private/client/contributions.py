@@ -1,0 +1,317 @@
+"""Contributions to a one-round design: sent once in a rating's life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy.coding import (
+    WEIGHT_UNITS,
+    Channels,
+    Coding,
+    bit_probability,
+    levels_of,
+    make_coding,
+    make_ruler,
+    rare_label_probability,
+    sum_channels,
+    weight_units,
+)
+from hdpmf.common.privacy.sampling import Noise, require_released
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.private.client.outgoing import compose
+
+_BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no mutant: not the result
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a shard's ratings have paid: the survey that was answered and its epsilon (each rating W times that)."""
+
+    survey: Survey
+    epsilon: float
+
+
+class OneRoundShard:
+    """One or more users on the private side of a one-round design.
+
+    A survey that asks for more than was agreed, comes a second time, or differs from the one accepted is refused
+    with a ProtocolError; what has been spent then stays as it was. From the first answer on all of it is spent.
+
+    Args:
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        epsilon: The largest budget that these users agree to, once.
+        catalogue: Fingerprint of the item table that these users know.
+        n_users: How many users take part here; those without ratings add their share of the noise too.
+        simulation: Allow seeded noise. Never for anything that leaves this process.
+    """
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        weights: PrivacyWeights,
+        noise: Noise,
+        *,
+        epsilon: float,
+        catalogue: str,
+        n_users: int | None = None,
+        simulation: bool = False,
+    ) -> None:
+        self._ratings = ratings
+        self._weights = weights
+        self._noise = noise if simulation else require_released(noise)
+        self._epsilon = epsilon
+        self._catalogue = catalogue
+        self._n_users = ratings.n_users if n_users is None else n_users
+        self._survey: Survey | None = None
+        self._spent: Spent | None = None
+        self._answered = False
+        self._grouping: Grouping | None = None
+        self._labels: np.ndarray | None = None
+        self._n_silent = 0
+
+    def __repr__(self) -> str:
+        return f"OneRoundShard({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
+
+    @property
+    def spent(self) -> Spent | None:
+        """What these ratings have paid, or None: the ledger of a design that may pay only once."""
+        return self._spent
+
+    @property
+    def holds(self) -> tuple[Ratings, PrivacyWeights]:
+        """The ratings that take part, and their weights. PRIVATE."""
+        return self._ratings, self._weights
+
+    @property
+    def n_silent(self) -> int:
+        """Ratings that sent nothing, because their weight is below 1/64."""
+        return self._n_silent
+
+    def accept(self, survey: Survey) -> None:
+        """Agree to a survey, or refuse it."""
+        if self._spent is not None:
+            raise ProtocolError("refused: these ratings have spent their budget; a second survey gets no answer")
+        if self._survey is not None and survey != self._survey:
+            raise ProtocolError("refused: the survey is not the one that was accepted; it must not change")
+        if survey.epsilon > self._epsilon:
+            raise ProtocolError(
+                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here agreed to {self._epsilon:g}"
+            )
+        scale = self._ratings.scale
+        if survey.n_items != self._ratings.n_items or (
+            (survey.scale_low, survey.scale_high, survey.scale_step) != (scale.low, scale.high, scale.step)
+        ):
+            raise ProtocolError(
+                f"refused: the survey is for {survey.n_items} items rated {survey.scale_low:g} to "
+                f"{survey.scale_high:g}; this shard knows {self._ratings.n_items} items rated {scale}"
+            )
+        if survey.catalogue != self._catalogue:
+            raise ProtocolError("refused: the survey is about another item table than the one these users know")
+        if survey.design != "L" and survey.contributors < self._n_users:
+            raise ProtocolError(
+                f"refused: the survey counts on {survey.contributors} users' noise, fewer than this shard alone has"
+            )
+        self._survey = survey
+
+    def count(self) -> Popularity:
+        """Before labels: how much weight each item has. There is one answer."""
+        survey = self._survey
+        if survey is None or not survey.labels:
+            raise ProtocolError("refused: there is no survey with taste labels to answer")
+        if self._spent is not None:
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        _, channels = self._channels(survey)
+        if channels.popularity is None:
+            raise ProtocolError("refused: this survey has no round before")
+        weights = np.zeros(survey.n_items, np.int64)
+        for block, units in self._blocks():
+            levels_of(self._ratings.values[block], self._ratings.scale)  # what cannot be answered later is refused now
+            weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(np.int64)
+        weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
+        self._spent = Spent(survey, survey.epsilon)
+        return compose(Popularity, weights=weights)
+
+    def group(self, grouping: Grouping) -> None:
+        """Let every device draw its taste label: once, from which items it rated, never from how."""
+        if self._survey is None or not self._survey.labels or self._spent is None:
+            raise ProtocolError("refused: labels were not agreed on, or come before the items were counted")
+        if self._labels is not None:
+            raise ProtocolError("refused: these devices have drawn their labels; a label is drawn once")
+        if len(grouping.scores) != self._ratings.n_items:
+            raise ProtocolError("refused: the scores are about another item table than the survey was")
+        ratings, sums = self._ratings, np.zeros(self._ratings.n_users)
+        for block, units in self._blocks():  # whole numbers far below 2^53
+            sums += np.bincount(
+                ratings.user_codes[block], units * grouping.scores[ratings.item_codes[block]], ratings.n_users
+            )
+        rare = self._noise.bits(rare_label_probability(sums, self._survey.epsilon))
+        self._labels = (sums > 0) ^ rare
+        self._grouping = grouping
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The labels that were drawn, one per user of the ratings, to be kept. PRIVATE."""
+        return self._labels
+
+    def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
+        """Go on after a restart, with the survey accepted anew: the items were counted, and these labels drawn.
+
+        A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps the ratings.
+        """
+        if self._survey is None or not self._survey.labels or self._spent is not None:
+            raise ProtocolError("refused: there is no survey with taste labels to go on with")
+        if (grouping is None) != (labels is None):
+            raise ProtocolError("refused: a grouping and the labels drawn by it belong together")
+        if grouping is not None and len(grouping.scores) != self._ratings.n_items:
+            raise ProtocolError("refused: the scores are about another item table than the survey was")
+        if labels is not None and (labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)):
+            raise ProtocolError("refused: these are labels of other users")
+        self._spent = Spent(self._survey, self._survey.epsilon)
+        self._grouping, self._labels = grouping, labels
+
+    def contribute(self) -> SumContribution | BitContribution:
+        """The answer to the accepted survey. There is one."""
+        survey = self._survey
+        if survey is None:
+            raise ProtocolError("there is no survey to answer; accept one first")
+        if self._answered or (self._spent is not None and not survey.labels):
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        if survey.labels and self._labels is None:
+            raise ProtocolError("refused: the survey is by taste labels, and these devices have none yet")
+        answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
+        self._spent, self._answered = Spent(survey, survey.epsilon), True
+        return answer
+
+    def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The answer to the accepted survey for two servers: of each user the weights and levels of all entries.
+
+        Nothing is added to them: each server adds the whole noise. Before labels are drawn it is the counts (weights
+        alone), after that everything else; without labels it is everything.
+
+        Args:
+            n_users: How many users there are; those without ratings come last, and theirs are zeros.
+        """
+        survey = self._survey
+        if survey is None or survey.design == "L":
+            raise ProtocolError("there is no survey for sums to answer; accept one first")
+        counts = survey.labels and self._labels is None
+        if self._answered or (self._spent is not None and (counts or not survey.labels)):
+            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+        self._spent, self._answered = Spent(survey, survey.epsilon), not counts
+        return self._by_user(self._ratings.n_users if n_users is None else n_users, counts)
+
+    def _by_user(self, n_users: int, counts: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        ratings = self._ratings
+        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
+        units, places, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
+        for block, weighed in self._blocks():
+            units[block], places[block] = weighed, self._places(block)
+            levels[block] = levels_of(ratings.values[block], ratings.scale)  # what is off the scale is refused now
+        order = np.argsort(ratings.user_codes, kind="stable")
+        ends = np.cumsum(np.bincount(ratings.user_codes, minlength=n_users))
+        if len(ends) > n_users:
+            raise PrivacyError(f"there are ratings of {len(ends)} users here, more than the {n_users} who report")
+        for rows in np.split(order, ends[:-1]):
+            weights, chosen = np.zeros(size, np.int64), np.zeros(size, np.int64)
+            weights[places[rows]] = units[rows]
+            chosen[places[rows]] = 0 if counts else levels[rows]
+            yield weights, chosen
+
+    def check(self, facts: ItemFacts) -> ItemFacts:
+        """Item facts that belong to the answered survey, or a refusal. Nothing is sent in reply."""
+        if not self._answered:
+            raise ProtocolError("item facts arrived before the survey was answered")
+        if facts.catalogue != self._catalogue or len(facts.bias) != self._ratings.n_items:
+            raise ProtocolError("refused: the item facts are about another item table than the survey was")
+        return facts
+
+    def _channels(self, survey: Survey) -> tuple[Coding, Channels]:
+        scale = self._ratings.scale
+        linear = survey.design == "S"
+        coding = make_ruler(scale) if linear else make_coding(survey.coding, scale, survey.epsilon)
+        return coding, sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
+
+    def _sums(self, survey: Survey) -> SumContribution:
+        ratings = self._ratings
+        coding, channels = self._channels(survey)
+        ruler = make_ruler(ratings.scale)
+        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
+        scores, weights, total = np.zeros(size, np.int64), np.zeros(size, np.int64), 0
+        silent = 0
+        for block, units in self._blocks():
+            places, values = self._places(block), ratings.values[block]
+            # Whole numbers far below 2^53: the float sums of bincount are exact.
+            scores += np.bincount(places, units * coding.encode(values), size).astype(np.int64)
+            weights += np.bincount(places, units, size).astype(np.int64)
+            if channels.total is not None:
+                total += int((units * ruler.encode(values)).sum())
+            silent += int(np.count_nonzero(units == 0))
+        n = survey.contributors
+        scores += self._share(channels.score.scale, n, size)
+        weights += self._share(channels.weight.scale, n, size)
+        if channels.total is not None:
+            total += int(self._share(channels.total.scale, n, 1)[0])
+        self._n_silent = silent
+        return compose(SumContribution, scores=scores, weights=weights, total=total)
+
+    def _places(self, block: slice) -> np.ndarray:
+        """The entry of each rating: its item's or, where that is a head and the label is 1, the head's."""
+        items = self._ratings.item_codes[block]
+        if self._grouping is None or self._labels is None:
+            return items
+        heads = self._grouping.heads
+        after = np.full(self._ratings.n_items, -1, np.int64)
+        after[heads] = self._ratings.n_items + np.arange(len(heads))
+        moved = self._labels[self._ratings.user_codes[block]] & (after[items] >= 0)
+        return np.where(moved, after[items], items)
+
+    def _share(self, scale: Fraction, contributors: int, size: int) -> np.ndarray:
+        """The sum of the shares of this shard's users."""
+        return self._noise.laplace_share(scale, contributors, size, count=self._n_users)
+
+    def _bits(self, survey: Survey) -> BitContribution:
+        ratings = self._ratings
+        coding = make_coding(survey.coding, ratings.scale, survey.epsilon)
+        none = np.zeros(0, np.int64)
+        senders, items, kept_units, plus = [none], [none], [none], [none]
+        silent = 0
+        for block, units in self._blocks():
+            entries = coding.encode(ratings.values[block])
+            speaks = units > 0
+            silent += int(np.count_nonzero(~speaks))
+            entries, units = entries[speaks], units[speaks]
+            budgets = survey.epsilon * units / WEIGHT_UNITS
+            drawn = self._noise.bits(bit_probability(entries, units, coding, survey.epsilon), budgets)
+            senders.append(ratings.user_codes[block][speaks].astype(np.int64))
+            items.append(ratings.item_codes[block][speaks].astype(np.int64))
+            kept_units.append(units)
+            plus.append(drawn.astype(np.int64))
+        self._n_silent = silent
+        return compose(
+            BitContribution,
+            senders=np.concatenate(senders),
+            items=np.concatenate(items),
+            units=np.concatenate(kept_units),
+            plus=np.concatenate(plus),
+        )
+
+    def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ratings in blocks, with their weights in 64ths."""
+        ratings, weights = self._ratings, self._weights
+        own = weights.rating_weights
+        if own is not None and len(own) != len(ratings):
+            raise PrivacyError(f"these weights belong to a table of {len(own)} ratings, not {len(ratings)}")
+        beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+        for begin in range(0, len(ratings), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            if own is not None:
+                yield block, weight_units(own[block])
+            else:
+                yield block, weight_units(beta[ratings.user_codes[block]] * gamma[ratings.item_codes[block]])

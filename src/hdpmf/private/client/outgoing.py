@@ -1,0 +1,133 @@
+"""The one place where the private side makes a message. To see what can leave a device, read the calls of this.
+
+To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded, or one of a secure
+sum (``masked``), whose words are under masks that only sums over many devices take off.
+
+To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares, each encrypted to
+its server. What goes beside it is in ``report_headers``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hdpmf.common.protocol import (
+    Accepted,
+    BitContribution,
+    BudgetReport,
+    Gradients,
+    Here,
+    ItemCounts,
+    Popularity,
+    Ready,
+    Refusal,
+    Reply,
+    SumContribution,
+)
+from hdpmf.common.protocol.pairs import PairContribution
+from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
+from hdpmf.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
+    from hdpmf.common.aggregation.two_servers.prio import Prio3
+    from hdpmf.common.protocol.servers import Servers
+
+Outgoing = TypeVar(
+    "Outgoing",
+    BudgetReport,
+    ItemCounts,
+    Gradients,
+    SumContribution,
+    BitContribution,
+    Popularity,
+    PairContribution,
+    Here,
+    Accepted,
+    Ready,
+    Refusal,
+    Reply,
+)
+
+_ALLOWED = Outgoing.__constraints__
+
+
+def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
+    """Make an outgoing message of one of the kinds that a shard may send."""
+    if kind not in _ALLOWED:
+        raise ProtocolError(f"a shard never sends a {kind.__name__}")
+    return kind(**fields)
+
+
+def masked(message: ToRecommender) -> bytes:
+    """A device's message of a secure sum, as a body."""
+    from hdpmf.common.aggregation.masks import (  # needs the federation extra, which shards do without
+        ToRecommender,
+        encode,
+    )
+
+    if not isinstance(message, ToRecommender):
+        raise ProtocolError(f"a device never sends a {type(message).__name__}")
+    return encode(message)
+
+
+def sealed_report(
+    prio: Prio3, task_id: bytes, servers: Servers, entries: tuple[np.ndarray, np.ndarray], *, at: int
+) -> bytes:
+    """One user's report for two servers, as it is uploaded. Neither server alone learns anything from it.
+
+    Its length, and what is computed for it, depend on the task only.
+
+    Args:
+        prio: The cryptography of the task.
+        task_id: Its id.
+        servers: To whom the shares are encrypted.
+        entries: The user's weights and levels.
+        at: The time that the report says, a multiple of the task's precision.
+    """
+    from hdpmf.common.aggregation.two_servers.dap import (
+        REPORT_ID_SIZE,
+        HpkeConfig,
+        InputShareAad,
+        PlaintextInputShare,
+        Report,
+        ReportMetadata,
+        Role,
+    )
+    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
+    from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
+
+    if not isinstance(prio.circuit, OneRatingPerItem):
+        raise ProtocolError("a device's report says at most one rating per item; for another circuit it makes none")
+    metadata = ReportMetadata(secrets.token_bytes(REPORT_ID_SIZE), at)
+    shares = prio.shard(prio.circuit.encode(*entries), metadata.report_id)
+    aad = InputShareAad(task_id, metadata, shares.public_share).encode()
+    parties = zip((servers.leader, servers.helper), (Role.LEADER, Role.HELPER), shares.input_shares, strict=True)
+    leader, helper = (
+        seal(
+            HpkeConfig.decode(bytes.fromhex(server.hpke)),
+            input_share_info(role),
+            aad,
+            PlaintextInputShare((), share).encode(),
+        )
+        for server, role, share in parties
+    )
+    return Report(metadata, shares.public_share, leader, helper).encode()
+
+
+def report_headers(identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True) -> dict[str, str]:
+    """What goes beside a report: which device it is from, so that the leader takes no more of it than it has users.
+
+    Where nobody is enrolled (``signed`` is off) it is not said.
+    """
+    from hdpmf.common.aggregation.two_servers.dap import MEDIA_TYPES, Report
+
+    kind = {"content-type": MEDIA_TYPES[Report]}
+    if not signed:
+        return kind
+    signature = identity.sign(signed_bytes(task_id, sha256(report).digest()))
+    return kind | {DEVICE_HEADER: identity.public.hex(), SIGNATURE_HEADER: signature.hex()}

@@ -1,0 +1,404 @@
+"""The device answers a recommender: every message gets a reply, and everything that matters is on the disk before it.
+
+Whatever comes is checked here against what the device's owner has agreed to (policy), what was agreed on before (terms,
+plan, pinned item table and roster) and what ratings have left (ledger). What does not fit is refused with one word and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
+from hdpmf.common.protocol import (
+    Accepted,
+    Call,
+    CatalogueTable,
+    CatalogueVersion,
+    Envelope,
+    Grouping,
+    Here,
+    ItemFacts,
+    Message,
+    Opening,
+    Plan,
+    Ready,
+    Reply,
+    Round,
+    Survey,
+    Terms,
+    decode,
+    encode,
+)
+from hdpmf.common.protocol.federation import Reason
+from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
+from hdpmf.private.client.outgoing import compose
+from hdpmf.private.device.budget import charge, check_policy
+from hdpmf.private.device.consent import Asked, require_consent
+from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.disclosures.sent_bytes import message_leaves
+from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
+from hdpmf.private.device.messages import check_number, opened, pack, refusal, request_tag, sealed, terms_in, unpack
+from hdpmf.private.device.model_update import LastModel
+from hdpmf.private.device.recommendations import LocalModel
+from hdpmf.private.device.recommender_state import MAX_OPEN, RunState, kept, open_runs, read_state, set_open, view_of
+from hdpmf.private.device.session import Outcome, Plans, Session, Setup
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.survey import SurveySession
+from hdpmf.private.device.training import TrainingSession
+
+_FINAL = ("protocol", "policy")
+"""Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
+
+
+class _Suspended(msgspec.Struct, frozen=True, array_like=True):
+    sums: dict[bytes, bytes]
+    model: LocalModel | None
+
+
+def _no_log(line: str) -> None:
+    """Nobody wants to know."""
+
+
+class DeviceAgent:
+    """Answers one recommender from a store. Two agents may share a store, for two recommenders; a lock is in each.
+
+    Args:
+        store: The device's store, opened for serving.
+        recommender: Whom it answers, for the ledger.
+        noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
+        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real device.
+        seed: Of the first user vectors, for simulation; by default every run has its own.
+        log: Told what was refused and why, in lines for this device's owner. They hold no rating.
+        clock: What time it is (Unix).
+    """
+
+    def __init__(
+        self,
+        store: DeviceStore,
+        *,
+        recommender: str = "recommender",
+        noise: Noise | None = None,
+        simulation: bool = False,
+        seed: int | None = None,
+        log: Callable[[str], None] = _no_log,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        drawn = ReleasedNoise() if noise is None else noise
+        if seed is not None and not simulation:
+            raise PrivacyError("a seed is for simulation; a real device draws its own")
+        self._setup = Setup(
+            store=store,
+            noise=drawn if simulation else require_released(drawn),
+            simulation=simulation,
+            seed=seed,
+            workers=Workers(1),
+            recommender=recommender,
+        )
+        self._store = store
+        self._plans = Plans(store, recommender, clock)
+        self._refusals = RefusalBook(store, recommender)
+        self._log = log
+        self._lock = threading.Lock()
+        self._sessions: dict[bytes, Session] = {}
+        self._last_model = LastModel(store, in_memory=simulation)
+
+    def __repr__(self) -> str:
+        return f"DeviceAgent({self._store!r})"
+
+    def answer(self, data: bytes) -> bytes:
+        """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised."""
+        with self._lock:
+            envelope: Envelope | None = None
+            session: Session | None = None
+            try:
+                envelope = opened(data)
+                session = self._sessions.get(envelope.run)
+                match envelope.part:
+                    case "sum":
+                        return self._sum(envelope)
+                    case "lists":
+                        self._last_model.take_lists(envelope.run, envelope.body)
+                        return sealed(envelope.run, envelope.number, compose(Accepted))
+                    case _:
+                        return self._job(envelope, data)
+            except HdpmfError as error:
+                reply = self._refuse(envelope, session, reason_of(error), str(error))
+                if envelope is not None:
+                    self._forget_half_done(envelope.run)
+                return reply
+            except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
+                reply = self._refuse(envelope, session, "unavailable", f"{type(error).__name__} in this program")
+                if envelope is not None:
+                    self._sessions.pop(envelope.run, None)
+                return reply
+
+    def settle(self) -> None:
+        """Nobody is answered any more: write what is not in the store yet of what was refused."""
+        self._refusals.settle()
+
+    def suspend(self) -> bytes:
+        """Return as bytes what is in memory and not in the store: secure sums under way and, in simulation, the model.
+
+        For devices without a process of their own, between two messages. PRIVATE.
+        """
+        sums = {run: session.sum.suspend() for run, session in self._sessions.items() if session.sum is not None}
+        return msgspec.msgpack.encode(_Suspended(sums, self._last_model.suspend()))
+
+    def resume(self, data: bytes) -> None:
+        """Go on with what `suspend` returned, over the same store."""
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        self._last_model.resume(state.model)
+        for run, job in state.sums.items():
+            session = self._session(run)
+            if session is not None:
+                session.resume_sum(job)
+
+    def _refuse(self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str) -> bytes:
+        """A word for the recommender, the details for the owner."""
+        self._log(f"refused ({reason}): {words}")
+        if envelope is None:
+            self._refusals.note(reason, words)
+        else:
+            terms = terms_in(envelope) if session is None else kept(session.state.terms, Terms)
+            self._refusals.note(reason, words, terms, envelope.run)
+        return refusal(envelope, reason)
+
+    def _job(self, envelope: Envelope, data: bytes) -> bytes:
+        message = decode(envelope.body)
+        match message:
+            case Call():
+                state = self._state(envelope.run)
+                run, number = (None, 0) if state is None or state.terms is None else (envelope.run, state.number)
+                here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
+                return sealed(envelope.run, envelope.number, here)
+            case CatalogueTable() | CatalogueVersion():
+                pinned = self._store.pin_catalogue(message)
+                self._log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
+                return sealed(envelope.run, envelope.number, compose(Accepted))
+            case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
+                return self._step(envelope, message, request_tag(data))
+            case _:
+                raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
+
+    def _step(self, envelope: Envelope, message: Message, tag: bytes) -> bytes:
+        """A message that brings a run forward; an exact repeat gets the reply that was given."""
+        check_number(envelope, message)
+        session = self._session(envelope.run)
+        if session is not None and envelope.number <= session.state.number:
+            before = self._store.runs.reply_to(envelope.run, envelope.number, tag)
+            if before is not None:
+                return self._repeated(session, envelope, unpack(before))
+        if session is not None and session.state.over:
+            raise ProtocolError("refused: this run is over")
+        if isinstance(message, Terms):
+            if session is not None:
+                raise OutOfTurnError("refused: terms are agreed on once in a run")
+            session, outcome = self._agree(envelope, message)
+        else:
+            session = session or self._only_model(envelope.run, message)
+            outcome = self._taken(session, message, envelope.body)
+        reply = sealed(envelope.run, envelope.number, outcome.message)
+        self._commit(session, envelope, tag, outcome, reply)
+        return reply
+
+    def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
+        """What follows from a message. The first one that is not as it should be ends the run here."""
+        try:
+            return session.take(message, body)
+        except HdpmfError as error:
+            stays = session.state.terms is None or isinstance(error, OutOfTurnError)
+            if not stays and reason_of(error) in _FINAL:
+                self._break_off(session.run)
+            raise
+
+    def _break_off(self, run: bytes) -> None:
+        """End a run here as the store has it, whatever was begun in memory."""
+        self._sessions.pop(run, None)
+        session = self._session(run)
+        if session is None:
+            return
+        with self._store.transaction():
+            set_open(self._store, [other for other in open_runs(self._store) if other != run])
+            session.state.over, session.state.shard = True, None
+            self._give_back(session)
+            if session.state.charged:
+                session.save()
+            else:
+                self._store.runs.drop(run)
+        self._sessions.pop(run, None)
+
+    def _give_back(self, session: Session) -> None:
+        """What a run that is over was to cost and never left is not paid, and the ledger says why."""
+        state = session.state
+        part = session.unsent() if state.charged else 0.0
+        if part > 0:
+            last = "no job" if state.summed < 0 else f"job {state.summed}"
+            words = f"the run is over here, and the last masked numbers that left were of {last}"
+            self._store.ledger.give_back(session.entry("returned", max(state.summed, 0), words), part)
+        if part >= 1:
+            state.charged = False
+
+    def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
+        store = self._store
+        if terms.view == "two-servers":  # here its numbers would leave as they are, and pay as if they were in a sum
+            raise ProtocolError("refused: for two servers a device makes a report; it answers no terms")
+        check_policy(store.policy, terms)
+        if terms.catalogue != store.fingerprint:
+            raise DeclinedError("catalogue", "the terms are about another item table than the pinned one")
+        roster = store.roster
+        if roster is None and terms.view == "sums":
+            raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
+        if roster is not None and terms.users > roster.n_users:
+            raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
+        if terms.cohort and (roster is None or store.identity.public.hex() not in roster.asked(terms)):
+            raise ProtocolError("refused: this device is not in the cohort that the beacon chooses")
+        check_policy(store.policy, terms, roster)
+        require_consent(store, Asked(recommender=self._setup.recommender, terms=terms))
+        self._make_room()
+        for run in self._own_runs():  # what an earlier run holds and never took is free for this one
+            state = self._state(run)
+            if state is not None and state.charged and state.summed < 0 and view_of(state) == "sums":
+                self._break_off(run)
+        kind = SurveySession if method_named(terms.method).one_round else TrainingSession
+        session = kind(self._setup, envelope.run, self._new_state(envelope.body))
+        return session, Outcome(compose(Accepted))
+
+    def _only_model(self, run: bytes, message: Message) -> Session:
+        """A session for a device that was no part of a run and gets its result."""
+        if not isinstance(message, Plan | ItemFacts):
+            raise ProtocolError("refused: no terms were agreed on for this run")
+        kind = SurveySession if isinstance(message, ItemFacts) else TrainingSession
+        self._make_room()
+        return kind(self._setup, run, self._new_state(None))
+
+    def _new_state(self, terms: bytes | None) -> RunState:
+        return RunState(recommender=self._setup.recommender, terms=terms)
+
+    def _repeated(self, session: Session, envelope: Envelope, message: Message) -> bytes:
+        """The same reply again. That numbers are ready is said only while they are."""
+        if isinstance(message, Ready):
+            if session.state.summed >= envelope.number:
+                raise DeclinedError("secure-sum", "the numbers of this job are in a sum already")
+            if session.sum is None:
+                session.revive(envelope.number)
+            if session.sum is None or session.sum.number != envelope.number:
+                raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
+        return sealed(envelope.run, envelope.number, message)
+
+    def _commit(self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome, reply: bytes) -> None:
+        """Everything that follows from a message, in one transaction, before the reply leaves."""
+        store, state = self._store, session.state
+        with store.transaction():
+            if outcome.entry is not None and outcome.pays is not None:
+                charge(store, outcome.entry, *outcome.pays)
+            elif outcome.entry is not None:
+                store.ledger.note(outcome.entry)
+            if outcome.entry is not None and outcome.entry.action == "sent":
+                self._note_leaving(session, envelope, reply)
+            if outcome.model is not None:
+                self._last_model.keep(outcome.model)
+            if state.over:
+                self._give_back(session)
+            if session.run not in self._sessions or state.over:
+                runs = [run for run in open_runs(store) if run != session.run]
+                set_open(store, runs if state.over else [*runs, session.run])
+            if state.over and not state.charged:
+                # Nothing was sent or paid, so that nothing has to be remembered; any number of such runs may come.
+                store.runs.drop(session.run)
+            else:
+                session.save()
+                store.runs.put_reply(envelope.run, envelope.number, tag, pack(outcome.message))
+        session.touched = False
+        self._sessions[session.run] = session
+        if state.over and not state.charged:
+            del self._sessions[session.run]
+
+    @property
+    def expects_lists(self) -> bool:
+        """Whether a model for lists is yet to come: the facts here name one."""
+        return self._last_model.expects_lists
+
+    @property
+    def model(self) -> LocalModel | None:
+        """The last finished run, in simulation; otherwise it is in the store."""
+        return self._last_model.held
+
+    def _sum(self, envelope: Envelope) -> bytes:
+        session = self._session(envelope.run)
+        if session is None or session.state.over:
+            raise ProtocolError("refused: there is no such run here")
+        if session.state.summed < envelope.number and session.sum is None:
+            session.revive(envelope.number)
+        if session.sum is None or session.sum.number != envelope.number:
+            raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
+
+        def reply(body: bytes) -> bytes:
+            return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
+
+        def vector_leaves(body: bytes) -> None:
+            first = session.state.summed < 0
+            entry = session.summed(envelope.number)
+            with self._store.transaction():
+                self._store.ledger.note(entry, first=first)
+                self._note_leaving(session, envelope, reply(body))
+                self._plans.sent()
+                session.save()
+            session.touched = False
+
+        return reply(session.sum.answer(self._store, envelope.body, self._plans, vector_leaves))
+
+    def _note_leaving(self, session: Session, envelope: Envelope, reply: bytes) -> None:
+        """For a receipt; in a simulation nothing leaves."""
+        if not self._setup.simulation:
+            message_leaves(self._store, envelope.run, session.agreed(), envelope.number, reply)
+
+    def _session(self, run: bytes) -> Session | None:
+        """The run's session, made anew from the store after a restart."""
+        session = self._sessions.get(run)
+        if session is None:
+            saved = self._store.runs.load(run)
+            if saved is None:
+                return None
+            state = read_state(saved)
+            if state.recommender != self._setup.recommender:
+                raise ProtocolError("refused: this run was agreed on with another recommender")
+            terms = None if state.terms is None else decode(state.terms)
+            one_round = isinstance(terms, Terms) and method_named(terms.method).one_round
+            session = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
+                self._setup, run, state, saved
+            )
+        return session
+
+    def _state(self, run: bytes) -> RunState | None:
+        session = self._session(run)
+        return None if session is None else session.state
+
+    def _forget_half_done(self, run: bytes) -> None:
+        """What the store has holds; a session that went further in memory is made anew from it."""
+        session = self._sessions.get(run)
+        if session is not None and session.touched:
+            del self._sessions[run]
+
+    def _make_room(self) -> None:
+        """A recommender's oldest run makes place for its newest; first one that never led to anything."""
+        runs = self._own_runs()
+        if len(runs) < MAX_OPEN:
+            return
+        for run in runs:
+            state = self._state(run)
+            if state is None or not state.charged:
+                self._break_off(run)
+                return
+        self._break_off(runs[0])
+
+    def _own_runs(self) -> list[bytes]:
+        """The runs under way with this recommender, oldest first."""
+        states = ((run, self._store.runs.load(run)) for run in open_runs(self._store))
+        return [run for run, saved in states if saved and read_state(saved).recommender == self._setup.recommender]

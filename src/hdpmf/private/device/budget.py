@@ -1,0 +1,166 @@
+"""Which ratings take part in a run, what they pay, and what the ledger says about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.methods import METHODS, Status, method_named
+from hdpmf.common.methods.descriptions import PROMISE
+from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.coding import weight_units
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import Terms
+from hdpmf.errors import PrivacyError
+from hdpmf.private.device.disclosures.ledger import SLACK, Action, Entry
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.catalogues import PinnedRoster
+from hdpmf.private.device.store.device_store import DeviceStore
+
+if TYPE_CHECKING:
+    from hdpmf.common.protocol.servers import Servers
+
+TYPICAL_RATERS = 20
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TakingPart:
+    """Ratings that take part in a run.
+
+    Attributes:
+        table: All ratings of the device, as they were when these were chosen.
+        ratings: Those that take part.
+        digest: Of who rated which of them.
+    """
+
+    table: Ratings
+    ratings: Ratings
+    weights: PrivacyWeights
+    digest: bytes
+
+
+def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the ratings that can take part, and what each will pay.
+
+    Args:
+        store: The device's store.
+        terms: What was agreed on.
+        recommender: With whom.
+        bare: Nothing is hidden, for a reason that is not in the terms.
+
+    In the one-round designs a rating answers a recommender once, whatever it has left: answers of several runs are put
+    together, and it would count twice. There may be none: a device without ratings, or whose ratings have spent all,
+    takes part like every other, with its noise. Whether, when and how it answers says nothing about them.
+    """
+    ratings, weights, policy = store.ratings(), store.weights(), store.policy
+    check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
+    own = weights.for_ratings(ratings)
+    pays = own * terms.epsilon
+    catalogue = store.pinned_catalogue
+    retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
+    able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
+    method = method_named(terms.method)
+    if bare or method.claim(terms.view, labels=terms.labels).status == "none":
+        pays = np.full(len(ratings), np.inf)
+    else:
+        able &= store.ledger.affords(ratings, weights, policy, pays)
+    if method.one_round:
+        able &= weight_units(own) > 0  # lighter ratings send nothing there
+        able &= ~store.ledger.answered(recommender, terms.method, ratings)
+    chosen = np.flatnonzero(able)
+    if not np.isinf(pays).any():
+        chosen = store.ledger.within_limits(ratings, chosen, pays, policy)
+    return chosen, pays[chosen]
+
+
+def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
+    """Refuse terms that the device's owner has not agreed to."""
+    try:
+        policy.check(terms)
+        if roster is not None:
+            policy.check_roster(terms, roster.users)
+    except PrivacyError as error:
+        raise DeclinedError("policy", str(error)) from error
+
+
+def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarray) -> None:
+    """Let ratings pay, or refuse."""
+    try:
+        store.ledger.charge(entry, store.ratings(), chosen, pays)
+    except PrivacyError as error:
+        # Only what another run took in this moment; what ratings have left was looked at before.
+        raise DeclinedError("busy", str(error)) from error
+
+
+def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
+    """The chosen ratings by themselves."""
+    table, weights = store.ratings(), store.weights()
+    ratings = table.take(chosen)
+    pairs = (*map(str, ratings.users.ids.tolist()), ratings.user_codes.tobytes(), ratings.item_codes.tobytes())
+    digest = sha256(repr(pairs).encode()).digest()
+    return TakingPart(table, ratings, weights.take(chosen), digest)
+
+
+def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
+    """The ratings that have paid for a run that is under way and would send no more than they have paid for.
+
+    Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
+    """
+    ratings, weights = store.ratings(), store.weights()
+    paid = store.ledger.paid_in(run.hex(), ratings)
+    return taking_part(
+        store, np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK)))
+    )
+
+
+def agreed_words(
+    terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True, servers: Servers | None = None
+) -> str:
+    """What is paid for, and what it is worth, in plain English."""
+    sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
+    account = _accountant(terms, factors, "epoch" if fresh else "once")
+    by, who = "", "The recommender sees"
+    if servers is not None:
+        by = f", summed by the servers of {servers.names} (digest {servers.digest})"
+        who = "The recommender, and either server alone, see only"
+    return f"{terms.method} with epsilon {terms.epsilon:g}{by}. {who} {sees}. {PROMISE[worth]} {account}"
+
+
+def entry_of(
+    terms: Terms, status: Status, action: Action, words: str, *, recommender: str, run: bytes, number: int,
+    factors: int = 1,
+) -> Entry:  # fmt: skip
+    """An entry of the ledger about a run with these terms, whose epsilon is worth so much."""
+    return Entry(
+        recommender=recommender,
+        run=run.hex(),
+        number=number,
+        method=terms.method,
+        view=terms.view,
+        epsilon=math.inf if status == "none" else terms.epsilon,
+        status=status,
+        action=action,
+        words=words,
+        rounds=terms.rounds,
+        factors=factors,
+        labels=terms.labels,
+    )
+
+
+@lru_cache(maxsize=64)
+def _accountant(terms: Terms, factors: int, noise: str) -> str:
+    """The accountant's number for a rating of weight 1."""
+    cost_of_one = cost(
+        terms.method, terms.view, n_raters=TYPICAL_RATERS, epsilon=terms.epsilon, factors=factors, rounds=terms.rounds,
+        noise=noise, labels=terms.labels,
+    )  # fmt: skip
+    shared = METHODS[terms.method].trains and terms.view == "messages"
+    whose = f" (an item with {TYPICAL_RATERS} raters)" if shared else ""
+    return f"The accountant, for a rating of weight 1{whose}: {cost_of_one}."

@@ -1,0 +1,125 @@
+"""A device's own keys, which its card shows, new ones in their place, and the pinned authorities of its recommender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.data import RatingScale
+from hdpmf.common.net.certificates import read_authorities
+from hdpmf.common.net.extras import needs
+from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.succession import learn
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.succession import Succession
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommender_state import set_open
+from hdpmf.private.device.store.device_store import DeviceStore
+
+with needs("cryptography"):
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+
+def new_device(
+    path: Path,
+    *,
+    name: str | None = None,
+    users: int = 1,
+    policy: Policy | None = None,
+    passphrase: str | None = None,
+    scale: RatingScale | None = None,
+) -> DeviceStore:
+    """A store with a new identity and a new key for the transport.
+
+    There must be nothing at ``path``. Without a scale it is that of the first file of ratings.
+    """
+    key = NodeKey.generate()
+    store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale)
+    with store.transaction():
+        store.put("node-key", key.to_bytes())
+        store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
+    return store
+
+
+def card_of(store: DeviceStore) -> DeviceCard:
+    """The device's public keys, and how many users it speaks for."""
+    key, name = store.get("node-key"), store.get("name")
+    if key is None or name is None:
+        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
+    return DeviceCard(
+        name=name.decode(),
+        identity=store.identity.public.hex(),
+        node=NodeKey.from_bytes(key).public,
+        users=store.users,
+    )
+
+
+_PINNED, _CHANGED = "authority", "authority-changed"
+
+
+def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes:
+    """Pin what follows from what the recommender has told (``succession``), and say it; what is pinned then.
+
+    Raises:
+        ProtocolError: What was told is not signed by a pinned authority; nothing has changed.
+    """
+    pinned = store.get(_PINNED) or b""
+    if not pinned:
+        return pinned  # certificates come from public authorities
+    trusted = learn(pinned, told)
+    before, after = digests(pinned), digests(trusted)
+    if before == after:
+        return pinned
+    with store.transaction():
+        store.put(_PINNED, trusted)
+        store.put(_CHANGED, utc_now().encode())
+    for name in after:
+        if name not in before:
+            log(
+                f"The recommender's authority will be followed by another one (SHA-256 {name[:16]}...). The pinned one "
+                "has signed it, so both are trusted until the recommender has changed over."
+            )
+    for name in before:
+        if name not in after:
+            log(f"The recommender's authority of before (SHA-256 {name[:16]}...) is not trusted any more.")
+    return trusted
+
+
+def digests(pinned: bytes) -> list[str]:
+    """Of the authorities that are pinned: SHA-256 of their files."""
+    return [sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)]
+
+
+def authorities_of(store: DeviceStore) -> dict[str, object] | None:
+    """What is pinned, for the owner; None if nothing is."""
+    pinned, changed = store.get(_PINNED), store.get(_CHANGED)
+    if not pinned:
+        return None
+    return {"sha256": digests(pinned), "changed": None if changed is None else changed.decode()}
+
+
+_SUCCESSION = "succession"
+
+
+def rotate(store: DeviceStore) -> Succession:
+    """Give a device new keys, in one commit; what its recommender needs to put the new card in place of the old one.
+
+    Runs under way are over here: they were agreed on under the old keys. What is held for them is given back where
+    nothing has left. Ratings, ledger and model stay.
+    """
+    old = store.identity
+    with store.transaction():
+        known = store.get(_SUCCESSION)
+        before = Succession(links=()) if known is None else Succession.from_json(known)
+        store.put("node-key", NodeKey.generate().to_bytes())
+        store.set_identity(DeviceIdentity.generate())
+        made = before.extended(old, card_of(store))
+        store.put(_SUCCESSION, made.to_json())
+        store.runs.clear()
+        set_open(store, [])
+        store.ledger.give_back_held("the device has new keys, and nothing of this run had left")
+    return made

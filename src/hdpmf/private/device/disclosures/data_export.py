@@ -1,0 +1,83 @@
+"""Export all personal data as JSON, without keys; and all that ever left the device or was refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from hdpmf.private.device.consent import consents
+from hdpmf.private.device.disclosures.history import past_runs, spent_together
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.receipts import all_receipts
+from hdpmf.private.device.disclosures.refusals import refusal_fields
+from hdpmf.private.device.joined import ever_joined
+from hdpmf.private.device.own_items import all_titles
+from hdpmf.private.device.recommendations import hidden_items
+from hdpmf.private.device.store.catalogues import id_of, namespace_of
+from hdpmf.private.device.store.device_store import DeviceStore
+
+
+def disclosures(store: DeviceStore) -> dict[str, Any]:
+    """Everything that was ever sent or refused, for JSON."""
+    entries, total, together = store.ledger.entries(), store.ledger.spent_total(), spent_together(store.ledger)
+    return {
+        "entries": [_fields(entry) for entry in entries],
+        "runs": [run.fields() for run in past_runs(store)],
+        "receipts": [receipt.fields() for receipt in all_receipts(store)],
+        "refusals": refusal_fields(store),
+        "spent_total": total if math.isfinite(total) else None,
+        "unprotected": math.isinf(total),
+        "spent_together": {
+            "pure_epsilon": together.pure if math.isfinite(together.pure) else None,
+            "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
+            "delta": together.delta,
+            "proved": together.proved,
+        },
+        "budget_per_rating": store.policy.own_epsilon,
+    }
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()}
+
+
+def data_export(store: DeviceStore) -> dict[str, Any]:
+    """Ratings with their weights, wishes, what was agreed to, sent and refused, for JSON. PRIVATE."""
+    titles = all_titles(store)
+    return {
+        "ratings": [
+            {
+                "user": record.user,
+                "item": id_of(record.item),
+                "shelf": namespace_of(record.item),
+                "title": titles.get(record.item),
+                "value": record.value,
+                "weight": record.weight,
+            }
+            for record in store.records()
+        ],
+        "user_weights": store.rated.betas(),
+        "item_weights": [
+            {"item": id_of(name), "shelf": namespace_of(name), "weight": weight}
+            for name, weight in store.rated.gammas().items()
+        ],
+        "not_interested": [{"item": id_of(name), "shelf": namespace_of(name)} for name in hidden_items(store)],
+        "policy": msgspec.to_builtins(store.policy),
+        "recommenders": [
+            {
+                "address": known.address,
+                "since": known.since,
+                "paused": known.paused,
+                "left": known.left,
+                "shelf": store.at(known.place).shelf,
+            }
+            for known in ever_joined(store)
+        ],
+        "answers": [
+            {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at} for consent in consents(store)
+        ],
+        "sent": disclosures(store),
+    }

@@ -1,0 +1,312 @@
+"""Past runs from the ledger: what was sent, what it reveals, what a person's ratings have spent together.
+
+For this device's owner only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdpmf.common.methods import METHODS, method_named
+from hdpmf.common.methods.descriptions import MEANING, percent
+from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, pure
+from hdpmf.common.privacy.accounting.events import Composed, Event
+from hdpmf.private.device.disclosures.ledger import Charged, Entry, Ledger
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.ratings_table import Record
+
+if TYPE_CHECKING:
+    from hdpmf.common.methods import Form
+
+
+_STAYS = "What was sent stays sent and cannot be recalled."
+
+
+@dataclass(frozen=True, slots=True)
+class Afterwards:
+    """What the owner did with the ratings of a run after it had sent them.
+
+    Attributes:
+        changed: Ratings whose value is another one, or was given anew.
+        removed: Ratings that are not here any more.
+    """
+
+    changed: int
+    removed: int
+
+    def in_words(self, method: str) -> str:
+        """For the owner; empty where nothing happened."""
+        if not (self.changed or self.removed):
+            return ""
+        done = [f"changed {self.changed}"] if self.changed else []
+        done += [f"removed {self.removed}"] if self.removed else []
+        return (
+            f"Of these ratings you {' and '.join(done)} on this device afterwards. {_STAYS}"
+            f"{_next(method) if self.changed else ''}"
+        )
+
+
+def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
+    """By run, for every run that something has left in."""
+    since = {store.ledger.tag_of(record.user, record.item): record.since for record in store.records()}
+    told = {}
+    for run in store.ledger.charged():
+        here = [since[tag] for tag in run.pairs if tag in since]
+        told[run.entry.run] = Afterwards(sum(number >= run.number for number in here), len(run.pairs) - len(here))
+    return told
+
+
+def releases(store: DeviceStore, user: str, item: str) -> list[Charged]:
+    """The runs that a rating was part of, oldest first, whether it is still here or not."""
+    tag = store.ledger.tag_of(user, item)
+    return [run for run in store.ledger.charged() if tag in run.pairs]
+
+
+def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charged]]]:
+    """Every rating here with the runs that it was part of."""
+    runs = [(run, frozenset(run.pairs)) for run in store.ledger.charged()]
+    for record in store.records():
+        tag = store.ledger.tag_of(record.user, record.item)
+        yield record, [run for run, pairs in runs if tag in pairs]
+
+
+def released_words(entry: Entry, *, removed: bool) -> str:
+    """What the owner hears who changes or removes a rating that was sent."""
+    return (
+        f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, run {entry.run[:8]}). {_STAYS}"
+        f"{'' if removed else _next(entry.method)}"
+    )
+
+
+def _next(method: str) -> str:
+    """What becomes of a new value."""
+    if method in METHODS and METHODS[method].one_round:
+        return " The new value is not sent to this recommender: a rating answers it once."
+    return " A later run may use the new value, as far as the rating's budget reaches."
+
+
+_SLACK = 1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
+
+
+@dataclass(frozen=True, slots=True)
+class SpentTogether:
+    """What may be learnt about a person, not about one rating.
+
+    Attributes:
+        pure: Pure epsilon of all charges; infinite where something went out without protection.
+        at_delta: The smallest epsilon that the accountant proves at ``delta``.
+        delta: For that.
+        proved: Whether every run that was paid for has a proof; else the numbers count one channel of several.
+    """
+
+    pure: float
+    at_delta: float
+    delta: float
+    proved: bool
+
+    def __str__(self) -> str:
+        if math.isinf(self.at_delta):
+            return "infinitely much (something went out without protection)"
+        approximate = f"({self.at_delta:.4g}, {self.delta:g})"
+        if math.isinf(self.pure):
+            return f"no finite pure epsilon; {approximate}"
+        return f"epsilon {self.pure:.4g}" + (f", or {approximate}" if self.at_delta < 0.95 * self.pure else "")
+
+
+def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
+    """What the ratings of one user have spent together; in a silo, of the user who has spent most."""
+    charged = ledger.charged()
+    totals: dict[bytes, float] = {}
+    for run in charged:
+        for user, epsilon in zip(run.users, run.paid.tolist(), strict=True):
+            totals[user] = totals.get(user, 0.0) + epsilon
+    if not totals:
+        return SpentTogether(0.0, 0.0, delta, True)
+    most = max(totals, key=lambda user: totals[user])
+    own = [(run.entry, run.paid[[user == most for user in run.users]]) for run in charged]
+    return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
+
+
+def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> SpentTogether:
+    events: list[Event] = []
+    known: dict[tuple[object, ...], Cost] = {}  # runs are often alike; only for this call, because weights are private
+    proved = True
+    for entry, epsilons in charges:
+        if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
+            return SpentTogether(math.inf, math.inf, delta, False)
+        weights = np.sort(np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0))
+        terms = (entry.method, entry.view, entry.epsilon, entry.rounds, entry.factors, entry.labels, weights.tobytes())
+        found = known.get(terms)
+        if found is None:
+            found = known[terms] = cost(
+                entry.method, entry.view, unit="user", weight=weights.tolist(), epsilon=entry.epsilon,
+                rounds=max(entry.rounds, 1), factors=max(entry.factors, 1), labels=bool(entry.labels),
+            )  # fmt: skip
+        proved &= found.status == "proved"
+        events.append(found.event)
+    together = Composed(tuple(events))
+    return SpentTogether(pure(together), epsilon_at(together, delta), delta, proved)
+
+
+_RATERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for.
+
+    Attributes:
+        afterwards: What the owner did with its ratings since, where anything has left.
+    """
+
+    run: str
+    entries: Sequence[Entry]
+    afterwards: Afterwards | None = None
+
+    @property
+    def paid(self) -> Entry | None:
+        """The entry with which ratings paid."""
+        return next((entry for entry in self.entries if entry.ratings), None)
+
+    @property
+    def form(self) -> Form | None:
+        """How the method ran."""
+        return None if self.paid is None else method_named(self.paid.method).form(bool(self.paid.labels))
+
+    @property
+    def cost(self) -> Cost | None:
+        """By the accountant."""
+        return None if self.paid is None else cost_of(self.paid)
+
+    def count(self, action: str) -> int:
+        """How often something was done."""
+        return sum(entry.action == action for entry in self.entries)
+
+    @property
+    def when(self) -> str:
+        """From when to when."""
+        first, last = self.entries[0].at, self.entries[-1].at
+        return first if first == last else f"{first} to {last}"
+
+    def words(self) -> list[str]:
+        """What it was, in paragraphs."""
+        paid, form, cost = self.paid, self.form, self.cost
+        sent, refused = self.count("sent"), self.count("refused")
+        if paid is None or form is None or cost is None:
+            return [f"Nothing of your ratings was sent. Refused: {refused}." if refused else "Nothing was sent."]
+        claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
+        two = paid.view == "two-servers"
+        who = "The recommender, and either server alone, see only" if two else "The recommender sees"
+        told = [
+            f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}",
+            f"{who} {claim.sees}.",
+        ]
+        if two:
+            left = next((entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far")
+            told.append(f"What has left: {left}.")
+        done = "" if self.afterwards is None else self.afterwards.in_words(paid.method)
+        return [
+            *told,
+            *([done] if done else []),
+            f"What that reveals: {reveals(cost)}",
+            f"What it stands on: {MEANING[cost.status]} {cost.reason}",
+            form.stays_open,
+        ]
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON."""
+        first, paid, form, cost = self.entries[0], self.paid, self.form, self.cost
+        return {
+            "run": self.run,
+            "recommender": first.recommender,
+            "method": first.method,
+            "view": first.view,
+            "first": first.at,
+            "last": self.entries[-1].at,
+            "sent": self.count("sent"),
+            "refused": self.count("refused"),
+            "ratings": 0 if paid is None else paid.ratings,
+            "changed_afterwards": 0 if self.afterwards is None else self.afterwards.changed,
+            "removed_afterwards": 0 if self.afterwards is None else self.afterwards.removed,
+            "leaves_the_device": None if form is None else form.sent,
+            "not_protected": None if form is None else form.stays_open,
+            "cost": None if cost is None else cost.fields(),
+        }
+
+
+def past_runs(store: DeviceStore) -> list[LedgerRun]:
+    """The runs of the ledger, the oldest first."""
+    since = afterwards(store)
+    return [LedgerRun(run, of_run, since.get(run)) for run, of_run in entries_by_run(store).items()]
+
+
+def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
+    """The entries of each run, the oldest run first."""
+    found: dict[str, list[Entry]] = {}
+    for entry in store.ledger.entries():
+        found.setdefault(entry.run, []).append(entry)
+    return found
+
+
+def cost_of(entry: Entry) -> Cost:
+    """What the run of an entry costs a rating of weight 1, by the accountant."""
+    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0  # what hides nothing does so at any epsilon
+    return _cost(entry.method, entry.view, epsilon, max(entry.rounds, 1), max(entry.factors, 1), bool(entry.labels))
+
+
+@lru_cache(maxsize=256)
+def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, labels: bool) -> Cost:
+    """Of terms, which many runs share and which are no secret."""
+    from hdpmf.common.privacy.accounting import cost
+
+    return cost(method, view, n_raters=_RATERS, epsilon=epsilon, rounds=rounds, factors=factors, labels=labels)
+
+
+def reveals(cost: Cost) -> str:
+    """What an observer learns of a rating, in plain words."""
+    if cost.status == "no guarantee":
+        return "possibly everything. Nothing keeps the recommender from computing the ratings."
+    sure = percent(cost.guess, at_most=cost.status == "proved")
+    bound = "at most" if cost.status == "proved" else "at least" if cost.guess_is_exact else "about"
+    return (
+        f"somebody who would guess 50:50 whether one of the ratings was the lowest or the highest is right {bound} "
+        f"{sure} of the time after looking, for a rating of weight 1 ({cost.in_numbers()}); less for smaller weights."
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget:
+    """What a rating has spent in its whole life. PRIVATE.
+
+    Attributes:
+        item: Which.
+        allowed: Its weight times the policy's epsilon.
+        left: Of that; never below 0 here.
+    """
+
+    item: str
+    allowed: float
+    left: float
+
+    @property
+    def part(self) -> float:
+        """Of its budget that is left, from 0 to 1."""
+        return self.left / self.allowed if self.allowed > 0 else 0.0
+
+
+def budgets(store: DeviceStore) -> list[Budget]:
+    """What each rating has left, whichever recommender has its item."""
+    records, policy = store.records(), store.policy
+    spent, tag_of = store.ledger.spent(), store.ledger.tag_of
+    found = []
+    for record in records:
+        allowed = (record.weight or 0.0) * policy.own_epsilon
+        left = allowed - spent.get(tag_of(record.user, record.item), 0.0)
+        found.append(Budget(record.item, allowed, min(max(left, 0.0), allowed)))
+    return found

@@ -1,0 +1,412 @@
+"""What a device has sent and what its ratings have paid for it: only added to, and written before anything is sent.
+
+Entries keep the order in which they were written, whatever the clock says. A rating is known by a tag of its user and
+item, so that what it has spent stays spent when its value changes, when it is removed, and when it returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.methods import METHODS, Status
+from hdpmf.common.protocol.addresses import HTTPS, plain_address
+from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.database import Database
+from hdpmf.private.device.store.encryption import TAG_BYTES, Vault
+from hdpmf.private.device.store.ratings_table import RatedItems
+
+if TYPE_CHECKING:
+    from hdpmf.common.data import Ratings
+    from hdpmf.common.privacy.weights import PrivacyWeights
+
+
+def as_of_today(entry: Entry) -> Entry:
+    """An entry as this version writes it."""
+    if entry.labels is not None:
+        return entry
+    labelled = METHODS[entry.method].labelled if entry.method in METHODS else None
+    return msgspec.structs.replace(entry, labels=labelled is not None and entry.rounds == labelled.rounds)
+
+
+def is_held(entry: Entry) -> bool:
+    """Whether what ratings are charged by an entry, as it was written, is held until numbers are sent."""
+    return entry.action == "agreed" and entry.labels is not None
+
+
+SLACK = 1e-9
+"""What sums of floats may be off, as a part of the budget: ten times a tenth has to be affordable."""
+
+_CHARGES = np.dtype([("user", f"V{TAG_BYTES}"), ("pair", f"V{TAG_BYTES}"), ("epsilon", "<f8")])
+
+Action = Literal["agreed", "sent", "refused", "received", "returned"]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened between this device and a recommender.
+
+    Attributes:
+        number: Which round of the run.
+        epsilon: The largest budget of a rating that was asked for; infinite where nothing is hidden.
+        status: What that number is worth.
+        action: What happened.
+        words: In plain English.
+        rounds: Rounds that were agreed to.
+        factors: Length of the vectors, where there are any.
+        labels: The run is by taste labels; None in entries of version 0.1.0, which did not say it.
+        at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
+        ratings: How many ratings paid.
+        paid: What they paid together. What was ``agreed`` is held for the run, and paid when numbers are ``sent``.
+        part: Of ``returned``: how much of what the run was to cost never left, so that it is given back.
+    """
+
+    recommender: str
+    run: str
+    number: int
+    method: str
+    view: str
+    epsilon: float
+    status: Status
+    action: Action
+    words: str
+    rounds: int = 1
+    factors: int = 10
+    labels: bool | None = None
+    at: str = ""
+    ratings: int = 0
+    paid: float = 0.0
+    part: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Charged:
+    """A run that ratings have paid for. PRIVATE.
+
+    Attributes:
+        entry: What it was.
+        sent: What was sent first.
+        number: Of the entry with which they paid; values that are younger are not in what was sent.
+        pairs: Tags of the ratings.
+        users: Whose they were, by tag, one for each.
+        paid: What each paid.
+    """
+
+    entry: Entry
+    sent: Entry
+    number: int
+    pairs: Sequence[bytes]
+    users: Sequence[bytes]
+    paid: np.ndarray
+
+
+def utc_now() -> str:
+    """The time as the ledger writes it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Ledger:
+    """The ledger of one store.
+
+    Args:
+        vault: What seals it.
+        rated: The ratings, for their weights.
+        policy: What the device agrees to now.
+        clock: What time it is.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        rated: RatedItems,
+        policy: Callable[[], Policy],
+        clock: Callable[[], str] = utc_now,
+    ) -> None:
+        self._database = database
+        self._vault = vault
+        self._rated = rated
+        self._policy = policy
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return "Ledger(...)"
+
+    def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
+        """What each rating has left: W_ij times this device's epsilon, less all it has spent. May be negative."""
+        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent()))
+
+    def affords(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray) -> np.ndarray:
+        """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to ``max_total``)."""
+        budget = weights.for_ratings(ratings) * policy.own_epsilon
+        return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
+
+    def within_limits(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
+        """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the table's order.
+
+        Who is left out is settled by the tags of ratings, which know no value: of each user the first ones in that
+        order, up to the first that would be too much.
+        """
+        room = policy.own_total * (1 + SLACK)
+        most = len(chosen) if policy.max_ratings is None else policy.max_ratings
+        totals, numbers = self._sums("user"), ratings.user_codes[chosen]
+        largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(totals.values(), default=0.0)
+        if largest <= room and np.bincount(numbers).max(initial=0) <= most:
+            return chosen
+        users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
+        order = sorted(
+            (self._user_tag(user), self.tag_of(user, item), place)
+            for user, item, place in zip(users, items, chosen.tolist(), strict=True)
+        )
+        kept, counts = [], Counter[bytes]()
+        for user, _, place in order:
+            totals[user] = totals.get(user, 0.0) + float(epsilons[place])
+            counts[user] += 1
+            if totals[user] <= room and counts[user] <= most:
+                kept.append(place)
+        return np.array(sorted(kept), np.intp)
+
+    def charge(self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray) -> None:
+        """Write down that ratings pay, all of them or none. It is on the disk when this returns; send after it.
+
+        Args:
+            entry: What they pay for.
+            ratings: The table that ``chosen`` are positions in.
+            chosen: Which ratings pay.
+            epsilons: What each pays; infinite where nothing is hidden (``status`` none), which takes a policy that
+                allows it.
+
+        Raises:
+            PrivacyError: A rating, or a user's ratings together, would spend more than the policy allows. Nothing is
+                written then.
+            StorageError: The disk refused. Nothing is written then.
+        """
+        positions, pays = np.asarray(chosen), np.asarray(epsilons, np.float64)
+        if positions.ndim != 1 or positions.dtype.kind not in "iu" or positions.shape != pays.shape:
+            raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
+        if len(np.unique(positions)) != len(positions) or bool(np.isnan(pays).any() or (pays <= 0).any()):
+            raise PrivacyError("a charge names each rating once, with an epsilon above 0")
+        if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
+            raise PrivacyError("what hides nothing costs infinitely much, and only that does")
+        paying = ratings.take(positions)
+        users = [str(user) for user in paying.user_ids.tolist()]
+        items = [str(item) for item in paying.item_ids.tolist()]
+        charges = np.empty(len(pays), _CHARGES)
+        charges["user"] = _tags([self._user_tag(user) for user in users])
+        charges["pair"] = _tags([self.tag_of(*pair) for pair in zip(users, items, strict=True)])
+        charges["epsilon"] = pays
+        with self._database.transaction():
+            policy = self._policy()
+            weights = self._weights(users, items)
+            if entry.status == "none":
+                if not policy.allow_unprotected:
+                    raise PrivacyError("the policy does not allow what hides nothing (allow_unprotected = false)")
+            else:
+                self._check_ratings(charges, weights, policy)
+                self._check_totals(charges, policy)
+            self._write(
+                msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())), charges.tobytes()
+            )
+
+    def note(self, entry: Entry, *, first: bool = False) -> None:
+        """Write down something that costs nothing more (``first``: from here on what was held for the run is paid)."""
+        with self._database.transaction():
+            self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), b"" if first else None)
+
+    def give_back(self, entry: Entry, part: float) -> None:
+        """Write down that of what a run was to cost this part never left the device.
+
+        Args:
+            entry: Of the run, with the proof in words.
+            part: Up to 1; all of it only where the ledger has nothing that was sent.
+
+        Raises:
+            PrivacyError: Something of the run was sent, and all is to be given back.
+        """
+        with self._database.transaction():
+            if part >= 1 and any(past.run == entry.run and past.action == "sent" for past in self.entries()):
+                raise PrivacyError("numbers of this run were sent; what they cost is not given back")
+            returned = msgspec.structs.replace(entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0))
+            self._write(returned, b"")
+
+    def give_back_held(self, words: str, recommender: str | None = None) -> None:
+        """Give back what is held for runs (of one recommender) that can send no more, and that nothing was sent in."""
+        with self._database.transaction():
+            held: dict[str, Entry] = {}
+            for entry in self.entries():
+                if entry.action == "agreed" and recommender in (None, entry.recommender):
+                    held.setdefault(entry.run, entry)
+                elif entry.action in ("sent", "returned"):
+                    held.pop(entry.run, None)
+            for entry in held.values():
+                self.give_back(msgspec.structs.replace(entry, words=words), 1.0)
+
+    def entries(self) -> list[Entry]:
+        """Everything, in the order in which it happened."""
+        rows = self._database.execute("SELECT number, entry FROM ledger ORDER BY number")
+        return [self._entry(number, sealed) for number, sealed in rows]
+
+    def paid_in(self, run: str, ratings: Ratings) -> np.ndarray:
+        """What each rating has paid in one run (hex): 0 for those that were not part of it."""
+        return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
+
+    def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
+        """Which ratings have paid for, or are held for, a run of this method with this recommender, on either way."""
+        whom = _host(recommender)
+        paid = self._sums("pair", lambda entry: entry.method == method and _host(entry.recommender) == whom)
+        return np.asarray(self._look_up(ratings, paid) > 0)
+
+    def spent(self) -> dict[bytes, float]:
+        """What ratings have spent, and what is held of them, by their tags."""
+        return self._sums("pair")
+
+    def spent_total(self) -> float:
+        """What the ratings of one user have paid together; in a silo, of the user who has paid most.
+
+        What is held for a run from which nothing has left is not paid.
+        """
+        return max(self._sums("user", held=False).values(), default=0.0)
+
+    def charged(self) -> list[Charged]:
+        """The runs that ratings have paid for, since something of them has left; in their order."""
+        about, sent, first, owners = dict[str, Entry](), dict[str, Entry](), dict[str, int](), dict[bytes, bytes]()
+        for number, entry, sealed in self._rows():
+            written = self._entry(number, entry)
+            if written.action != "returned":
+                about.setdefault(written.run, written)
+                charges = self._opened(number, sealed)
+                owners |= zip(_keys(charges["pair"]), _keys(charges["user"]), strict=True)
+                if len(charges):
+                    first.setdefault(written.run, number)
+            if written.action == "sent":
+                sent.setdefault(written.run, written)
+        found = []
+        for run, written in about.items():
+            paid = self._sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
+            if paid:
+                pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
+                found.append(Charged(written, sent.get(run, written), first[run], list(paid), users, pays))
+        return found
+
+    def tag_of(self, user: str, item: str) -> bytes:
+        """Of a rating. It stays the same when the rating changes, goes or returns, and when the passphrase changes."""
+        return self._vault.lasting_tag(b"pair", user, item)
+
+    def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
+        spent = self._sums("pair")
+        before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
+        over = int(np.count_nonzero(before + charges["epsilon"] > weights * policy.own_epsilon * (1 + SLACK)))
+        over_run = int(np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK)))
+        if over or over_run:
+            raise PrivacyError(
+                f"{max(over, over_run)} of {len(charges)} ratings would spend more than the policy allows "
+                f"({'over their whole life' if over else 'in one run'}); nothing was charged and nothing may be sent"
+            )
+
+    def _check_totals(self, charges: np.ndarray, policy: Policy) -> None:
+        totals = self._sums("user")
+        for tag, epsilon in zip(_keys(charges["user"]), charges["epsilon"].tolist(), strict=True):
+            totals[tag] = totals.get(tag, 0.0) + epsilon
+        if any(totals[tag] > policy.own_total * (1 + SLACK) for tag in set(_keys(charges["user"]))):
+            raise PrivacyError(
+                f"a user's ratings together would spend more than max_total of the policy allows here "
+                f"({policy.own_total:g}); nothing was charged and nothing may be sent"
+            )
+
+    def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
+        """Weights as they are in the store now, whatever table the caller holds."""
+        weights = self._rated.weights_of(zip(users, items, strict=True))
+        if bool(np.isnan(weights).any()):
+            raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
+        return weights
+
+    def _user_tag(self, user: str) -> bytes:
+        return self._vault.lasting_tag(b"user", user)
+
+    def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
+        if not sums:
+            return np.zeros(len(ratings))
+        pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
+        return np.fromiter((sums.get(self.tag_of(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
+
+    def _sums(
+        self, by: Literal["user", "pair"], wanted: Callable[[Entry], bool] = lambda entry: True, *, held: bool = True
+    ) -> dict[bytes, float]:
+        """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
+        runs: dict[str, dict[bytes, float]] = {}
+        waiting: set[str] = set()
+        for number, entry, sealed in self._rows():
+            about = self._decoded(number, entry)
+            if not wanted(about):
+                continue
+            spent = runs.setdefault(about.run, {})
+            if about.action == "returned":
+                runs[about.run] = {tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1}
+                continue
+            (waiting.add if is_held(about) else waiting.discard)(about.run)
+            charges = self._opened(number, sealed)
+            for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
+                spent[tag] = spent.get(tag, 0.0) + epsilon
+        total: dict[bytes, float] = {}
+        for name, spent in runs.items():
+            for tag, paid in spent.items() if held or name not in waiting else ():
+                total[tag] = total.get(tag, 0.0) + paid
+        return total
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Entries with charges, in their order."""
+        return self._database.execute(
+            "SELECT number, entry, charges FROM ledger WHERE charges IS NOT NULL ORDER BY number"
+        )
+
+    def _opened(self, number: int, sealed: bytes) -> np.ndarray:
+        data = self._vault.open(sealed, entry_place(b"charges", number))
+        if len(data) % _CHARGES.itemsize:
+            raise StorageError("a ledger entry has the wrong length: the store is damaged")
+        return np.frombuffer(data, _CHARGES)
+
+    def _write(self, entry: Entry, charges: bytes | None) -> None:
+        rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
+        number = int(rows[0][0])
+        stamped = msgspec.structs.replace(entry, at=self._clock())
+        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_place(b"ledger", number))
+        paid = None if charges is None else self._vault.seal(charges, entry_place(b"charges", number))
+        self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
+
+    def _entry(self, number: int, sealed: bytes) -> Entry:
+        return as_of_today(self._decoded(number, sealed))
+
+    def _decoded(self, number: int, sealed: bytes) -> Entry:
+        """An entry as it was written."""
+        try:
+            return msgspec.msgpack.decode(self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry)
+        except msgspec.MsgspecError:
+            raise StorageError("a ledger entry cannot be read: the store is damaged") from None
+
+
+def _tags(tags: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(tags), f"V{TAG_BYTES}")
+
+
+def _host(recommender: str) -> str:
+    """A recommender, whether it is reached for masks (HOST:PORT) or for two servers (https://HOST:PORT)."""
+    return plain_address(recommender).removeprefix(HTTPS)
+
+
+def _keys(column: np.ndarray) -> list[bytes]:
+    return [tag.tobytes() for tag in column]
+
+
+def entry_place(kind: bytes, number: int) -> bytes:
+    """What an entry (``ledger``) or what ratings paid by it (``charges``) is sealed for."""
+    return kind + number.to_bytes(8, "big")

@@ -1,0 +1,165 @@
+"""What this device has refused, whom and why: kept in its store for the owner.
+
+A recommender may send any number of things to refuse. The same refusal again only counts, each recommender has room for
+so many different ones, and a flood is written to the disk now and then. Keeping a refusal changes no answer, and waits
+for nobody else who writes: what cannot be written at once goes with the next one, or not at all. No rating is in here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from hdpmf.common.protocol import Terms
+from hdpmf.common.protocol.federation import Reason
+from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.store.device_store import DeviceStore
+
+MOST_KEPT = 50
+"""Different refusals of a recommender that are kept; the others are counted."""
+
+BURST, EVERY = 16, 60.0
+"""So many are written as they come; after that there is one write in so many seconds."""
+
+_NAME = "refusals"
+_LONGEST = 300  # characters of the words
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was refused, once or more often.
+
+    Attributes:
+        recommender: Who asked.
+        reason: What it was told.
+        words: Why, for the owner.
+        method: What was asked for, where that is known.
+        view: What would have been seen.
+        epsilon: At which budget of a rating; 0 where that is not known.
+        run: In which run, the last time (hex).
+        first: When, the first time.
+        last: When, the last time.
+        count: How often.
+    """
+
+    recommender: str
+    reason: Reason
+    words: str
+    method: str = ""
+    view: str = ""
+    epsilon: float = 0.0
+    run: str = ""
+    first: str = ""
+    last: str = ""
+    count: int = 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two of them the same."""
+        return (self.recommender, self.reason, self.words, self.method, self.view, self.epsilon)
+
+
+class KeptRefusals(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is kept, the latest last.
+
+    Attributes:
+        refused: The last ones of each recommender.
+        dropped: How many there were besides, by recommender.
+    """
+
+    refused: tuple[Refused, ...] = ()
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def and_then(self, more: Iterable[Refused], dropped: Mapping[str, int] = MappingProxyType({})) -> KeptRefusals:
+        """With more of them: what was there before is counted, and what was not gets room."""
+        known, lost = {entry.key: entry for entry in self.refused}, Counter(self.dropped) + Counter(dropped)
+        for entry in more:
+            before = known.pop(entry.key, None)
+            if before is not None:
+                entry = msgspec.structs.replace(entry, first=before.first, count=before.count + entry.count)
+            known[entry.key] = entry
+            own = [other for other in known.values() if other.recommender == entry.recommender]
+            if len(own) > MOST_KEPT:
+                del known[own[0].key]
+                lost[entry.recommender] += own[0].count
+        return KeptRefusals(refused=tuple(known.values()), dropped=dict(lost))
+
+
+class RefusalBook:
+    """Writes down what is refused to one recommender.
+
+    Args:
+        store: The device's store.
+        recommender: Whom.
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._recommender, self._clock = store, recommender, clock
+        self._lock = threading.Lock()
+        self._waiting = KeptRefusals()
+        self._writes, self._counted_at = float(BURST), clock()
+
+    def __repr__(self) -> str:
+        return f"RefusalBook({len(self._waiting.refused)} to be written)"
+
+    def note(self, reason: Reason, words: str, terms: Terms | None = None, run: bytes = b"") -> None:
+        """Keep a refusal. Nothing is raised, and nobody is waited for."""
+        at = utc_now()
+        asked = {} if terms is None else {"method": terms.method, "view": terms.view, "epsilon": terms.epsilon}
+        entry = Refused(
+            recommender=self._recommender,
+            reason=reason,
+            words=words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "...",
+            run=run.hex(),
+            first=at,
+            last=at,
+            **asked,  # type: ignore[arg-type]
+        )
+        with self._lock:
+            self._waiting = self._waiting.and_then([entry])
+            now = self._clock()
+            self._writes = min(self._writes + (now - self._counted_at) / EVERY, float(BURST))
+            self._counted_at = now
+            if self._writes >= 1:
+                self._writes -= 1
+                self._write()
+
+    def settle(self) -> None:
+        """Write what is left: nobody is answered any more."""
+        with self._lock:
+            if self._waiting.refused:
+                self._write()
+
+    def _write(self) -> None:
+        try:
+            with self._store.at_once():
+                kept = kept_refusals(self._store).and_then(self._waiting.refused, self._waiting.dropped)
+                self._store.put(_NAME, msgspec.msgpack.encode(kept))
+        except HdpmfError:  # a full disk, or somebody else is writing: the next one takes these along
+            return
+        self._waiting = KeptRefusals()
+
+
+def kept_refusals(store: DeviceStore) -> KeptRefusals:
+    """What this device has refused."""
+    data = store.get(_NAME)
+    try:
+        return KeptRefusals() if data is None else msgspec.msgpack.decode(data, type=KeptRefusals)
+    except msgspec.MsgspecError:
+        raise StorageError("what was refused cannot be read: the store is damaged") from None
+
+
+def refusal_fields(store: DeviceStore) -> dict[str, Any]:
+    """The same for JSON, the oldest first."""
+    kept = kept_refusals(store)
+    return {
+        "refused": [msgspec.to_builtins(entry) | {"epsilon": entry.epsilon or None} for entry in kept.refused],
+        "dropped": kept.dropped,
+    }

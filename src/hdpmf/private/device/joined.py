@@ -1,0 +1,263 @@
+"""The recommenders that a device's owner has joined: several side by side, with one ledger.
+
+Each has its place in the store, with its own catalogue, model and roster, and with what is pinned of it: authority and
+servers. Pins are the owner's word, never a message's.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hdpmf.common.protocol.addresses import HTTPS, plain_address
+from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.consent import withdraw
+from hdpmf.private.device.device_identity import digests
+from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.old_joined import give_places, joined_before
+from hdpmf.private.device.pinned_servers import pinned_servers
+from hdpmf.private.device.recommender_state import ReportBook, open_runs, read_state, set_open
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.tables import FIRST
+
+_JOINED, _LAST = "joined", "address"
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """A recommender that the owner has joined.
+
+    Attributes:
+        address: Where it is.
+        place: Its place in the store.
+        since: When it was joined.
+        paused: It is not answered at the moment.
+        left: The owner has left it. Its place is kept, for the ratings of its items and should the owner come back.
+    """
+
+    address: str
+    place: int = FIRST
+    since: str = ""
+    paused: bool = False
+    left: bool = False
+
+    @property
+    def two_servers(self) -> bool:
+        """Whether two servers sum for it."""
+        return self.address.startswith(HTTPS)
+
+
+def joined(store: DeviceStore) -> list[Joined]:
+    """Those that the owner has not left, the oldest first."""
+    return [known for known in ever_joined(store) if not known.left]
+
+
+def ever_joined(store: DeviceStore) -> list[Joined]:
+    """All of them, the oldest first."""
+    data = store.get(_JOINED)
+    try:
+        if data is not None:
+            return msgspec.msgpack.decode(data, type=list[Joined])
+    except msgspec.MsgspecError:
+        raise StorageError("the recommenders cannot be read: the store is damaged") from None
+    before, last = joined_before(store), (store.get(_LAST) or b"").decode()
+    if before is None:
+        return [Joined(address=last)] if last else []
+    with store.transaction():
+        if store.get(_JOINED) is None:  # else another process has been faster
+            left = [Joined(address=last, left=True)] if last and not before else []
+            found = [
+                Joined(address=old.address, place=place, since=old.since, paused=old.paused)
+                for place, old in give_places(store, before).items()
+            ]
+            store.put(_JOINED, msgspec.msgpack.encode(found or left))
+    return ever_joined(store)
+
+
+def known_as(store: DeviceStore, address: str) -> str:
+    """An address as this device has it: however it is written, it is one recommender, with one entry in the ledger."""
+    wanted = plain_address(address)
+    return next((each.address for each in ever_joined(store) if plain_address(each.address) == wanted), wanted)
+
+
+def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
+    """The store at a recommender's place: by default the one of last time or, if it was left, another one.
+
+    Raises:
+        ConfigError: It was never joined.
+    """
+    known = {each.address: each for each in ever_joined(store)}
+    if address is not None:
+        found = known.get(known_as(store, address))
+        if found is None:
+            raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
+        return store.at(found.place)
+    last = known.get((store.get(_LAST) or b"").decode())
+    if last is None or last.left:
+        here = [*joined(store), *(each for each, _ in with_catalogue(store))]
+        last = here[0] if here else None
+    return store.at(FIRST if last is None else last.place)
+
+
+def place_of(store: DeviceStore, recommender: str) -> DeviceStore:
+    """The store at the place of a recommender that asked for something."""
+    found = next((known for known in ever_joined(store) if known.address == recommender), None)
+    return store if found is None else store.at(found.place)
+
+
+def with_catalogue(store: DeviceStore) -> list[tuple[Joined, DeviceStore]]:
+    """Those whose catalogue is here, whether the owner has left them or not, with their places."""
+    known = ((each, store.at(each.place)) for each in ever_joined(store))
+    return [(each, place) for each, place in known if place.pinned_catalogue is not None]
+
+
+def place_for(store: DeviceStore, address: str, *, another: bool = False) -> DeviceStore:
+    """The store at the place of the recommender at this address.
+
+    Args:
+        store: The device.
+        address: What the owner typed. One that is not known is where the recommender of last time has moved to.
+        another: It is one more recommender, beside those that are joined.
+
+    Raises:
+        ConfigError: Another one is to be joined, and this one is already.
+    """
+    known, address = {each.address: each for each in ever_joined(store)}, known_as(store, address)
+    if address in known:
+        if another and not known[address].left:
+            raise ConfigError(f"{address} is joined already; leave out --another")
+        return store.at(known[address].place)
+    return store.new_place() if another and known else at_recommender(store)
+
+
+def remember(store: DeviceStore, address: str) -> None:
+    """Note that the recommender at this address has this place of the store, and what is pinned there."""
+    with store.transaction():
+        before = next((known for known in ever_joined(store) if known.place == store.place), None)
+        since = before.since if before is not None and before.address == address and not before.left else utc_now()
+        _put(store, Joined(address=address, place=store.place, since=since or utc_now()))
+        store.put(_LAST, address.encode())
+        _trust_all(store)
+
+
+def join(store: DeviceStore, invitation: Invitation) -> Joined:
+    """Join the recommender of an invitation whose digest the owner has compared.
+
+    Args:
+        store: The device. Its policy trusts the two servers from now on, if there are any.
+        invitation: What the recommender says.
+
+    Raises:
+        ConfigError: It was joined before, with another authority or other servers.
+    """
+    authority = invitation.authority.encode()
+    with store.transaction():
+        address = known_as(store, invitation.address)
+        known = {each.address: each for each in ever_joined(store)}
+        before = known.get(address)
+        place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)
+        if before is not None and not before.left:
+            same_authority = _covers(place.get("authority") or b"", authority)
+            if not same_authority or invitation.servers not in (None, pinned_servers(place)):
+                raise ConfigError(
+                    "this recommender is joined with another authority or other servers: whoever has the new ones "
+                    "could speak as your recommender, or see your ratings. Leave it first, if both organisations, or "
+                    "by masks the recommender, tell you in another way that this is right"
+                )
+        elif authority or place.get("authority"):
+            place.put("authority", authority)
+        if invitation.servers is not None:
+            place.put("servers", invitation.servers.to_json())
+        remember(place, address)
+    return _find(store, address)
+
+
+def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
+    """Answer a recommender not at all for a while, or again."""
+    with store.transaction():
+        _put(store, msgspec.structs.replace(_find(store, address), paused=paused))
+
+
+def leave(store: DeviceStore, address: str) -> None:
+    """Answer a recommender no more, and take back what was agreed with it.
+
+    What is held for a run with it that nothing has left in is given back. What it was sent it has; the ledger stays,
+    and so does the model that it made.
+    """
+    with store.transaction():
+        gone = _find(store, address)
+        _put(store, msgspec.structs.replace(gone, left=True))
+        withdraw(store, gone.address)
+        _end_runs(store, gone.address)
+        pair, kept = pinned_servers(store.at(gone.place)), {known.digest for known in _pairs(store)}
+        if pair is not None and pair.digest not in kept:
+            policy = store.policy
+            trusted = tuple(digest for digest in policy.servers if digest != pair.digest)
+            store.set_policy(msgspec.structs.replace(policy, servers=trusted))
+
+
+def forget(store: DeviceStore, address: str) -> None:
+    """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for good.
+
+    Ratings stay, and so does the ledger.
+
+    Raises:
+        ConfigError: It was never joined.
+    """
+    with store.transaction():
+        address = known_as(store, address)
+        place = at_recommender(store, address)
+        if any(known.address == address for known in joined(store)):
+            leave(store, address)
+        book = ReportBook(store, address)
+        standing = book.standing()
+        standing.collector = b""
+        book.set_standing(standing)
+    place.forget_place()
+
+
+def _end_runs(store: DeviceStore, address: str) -> None:
+    """End what is under way with a recommender: should the owner come back, nothing of before goes on."""
+    book = ReportBook(store, address)
+    standing = book.standing()
+    if standing.task:
+        store.runs.drop(standing.task)
+    standing.task, standing.counted = b"", None
+    book.set_standing(standing)
+    for run in open_runs(store):
+        state = store.runs.load(run)
+        if state is not None and read_state(state).recommender == address:
+            store.runs.drop(run)
+    set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
+    store.ledger.give_back_held("the owner left this recommender; nothing of this run had left", address)
+
+
+def _covers(pinned: bytes, given: bytes) -> bool:
+    """Whether an authority is as it is pinned, also with the one that follows it."""
+    return pinned == given or (bool(pinned and given) and set(digests(given)) <= set(digests(pinned)))
+
+
+def _find(store: DeviceStore, address: str) -> Joined:
+    wanted = known_as(store, address)
+    found = next((known for known in joined(store) if known.address == wanted), None)
+    if found is None:
+        raise ConfigError("this device has not joined such a recommender")
+    return found
+
+
+def _pairs(store: DeviceStore) -> list[Servers]:
+    """The servers of every recommender that is joined."""
+    pairs = (pinned_servers(store.at(known.place)) for known in joined(store) if known.two_servers)
+    return [pair for pair in pairs if pair is not None]
+
+
+def _trust_all(store: DeviceStore) -> None:
+    """Let the policy name the servers of every recommender that is joined."""
+    policy = store.policy
+    pairs = (pair.digest for pair in _pairs(store))
+    store.set_policy(msgspec.structs.replace(policy, servers=tuple(dict.fromkeys((*policy.servers, *pairs)))))
+
+
+def _put(store: DeviceStore, made: Joined) -> None:
+    rest = [other for other in ever_joined(store) if made.place != other.place and made.address != other.address]
+    store.put(_JOINED, msgspec.msgpack.encode(sorted([*rest, made], key=lambda each: each.place)))

@@ -1,0 +1,266 @@
+"""The items that a device's owner sees and rates, and ratings from the owner's own file.
+
+Items are the recommender's or, before there is any, a file's. What of a file cannot be used is named, never guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.data.item_features import read_item_table
+from hdpmf.common.model.title_search import plain
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, name_in, pinned
+from hdpmf.private.device.store.device_store import OWN_ITEMS, DeviceStore
+from hdpmf.private.device.store.ratings_table import ME, Record
+from hdpmf.private.device.store.tables import FIRST
+
+_NO_ITEMS = "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
+
+
+def load_catalogue(
+    store: DeviceStore, path: str | os.PathLike[str], scale: RatingScale | None = None
+) -> PinnedCatalogue:
+    """Take items from a file, to search and rate before the first recommender. A recommender's own replaces them.
+
+    Args:
+        store: The device.
+        path: A CSV, TSV or Parquet file (see ``read_item_table``).
+        scale: What items are rated on: by default the owner's scale, or one to five stars.
+
+    Raises:
+        ConfigError: A recommender's catalogue is pinned already, or the owner rates on another scale.
+        RatingsError: It is no such file.
+    """
+    if any(store.at(place).pinned_catalogue is not None for place in store.places):
+        raise ConfigError("a recommender's catalogue is here already, and ratings are about its items")
+    own = store.scale
+    chosen = scale or own or RatingScale(1.0, 5.0, 1.0)
+    if own is not None and (own.low, own.high) != (chosen.low, chosen.high):
+        raise ConfigError(f"you rate on the scale {own} here; a catalogue for {chosen} does not fit")
+    items = read_item_table(path)
+    try:
+        data = msgspec.msgpack.encode(catalogue_table(items.index, chosen, items))
+        found = pinned(data)
+    except ProtocolError as error:
+        raise RatingsError(str(error)) from error
+    store.put(OWN_ITEMS, data)
+    return found
+
+
+def shown_items(store: DeviceStore) -> PinnedCatalogue | None:
+    """The items that the owner sees."""
+    known = store.pinned_catalogue
+    if known is not None:
+        return known
+    data = store.get(OWN_ITEMS) if store.place == FIRST else None
+    return None if data is None else pinned(data)
+
+
+def all_titles(store: DeviceStore) -> dict[str, str]:
+    """The titles of all recommenders' items, by their names on this device."""
+    found: dict[str, str] = {}
+    for place in store.places:
+        shown = shown_items(store.at(place))
+        if shown is not None:
+            found |= zip(shown.table.ids, shown.table.titles, strict=False)
+    return found
+
+
+def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
+    """Rate an item that the owner sees; the rating that it had before.
+
+    Raises:
+        UnknownIdError: There is no such item.
+        RatingsError: The value is not on the scale, or not on one of its steps. Nothing was changed.
+    """
+    shown = shown_items(store)
+    if shown is None:
+        raise ConfigError(_NO_ITEMS)
+    if item not in shown.positions:
+        raise UnknownIdError("the catalogue has no such item; nothing was changed")
+    import numpy as np
+
+    if not bool(shown.fit(np.array([value]))[0]):
+        scale = shown.known.scale
+        steps = "" if scale.step is None else f" in steps of {scale.step:g}"
+        raise RatingsError(f"a rating must be from {scale.low:g} to {scale.high:g}{steps}; nothing was changed")
+    with store.transaction():
+        before = rating_of(store, item)
+        store.rate(item, value)
+    return before
+
+
+def rating_of(store: DeviceStore, item: str) -> float | None:
+    """The owner's rating of an item."""
+    return store.rated.values_of(ME, [item]).get(item)
+
+
+MOST_BYTES = 16 << 20
+"""Of a file."""
+
+_ITEM = ("item", "itemid", "movieid", "id", "const", "isbn")
+
+_TITLE = ("title", "name")
+
+_YEAR = ("year",)
+
+_RATING = ("rating", "yourrating", "myrating", "stars", "value", "score")
+
+_SHOWN = 5
+
+_WITH_YEAR = re.compile(r"^(.*\S)\s*\((\d{4})\)$")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FilePreview:
+    """What a file of ratings would bring. PRIVATE.
+
+    Attributes:
+        ready: Items and ratings that can be taken in.
+        new: How many of them are of items without a rating here.
+        changed: How many have another rating here.
+        unknown: Rows about items that the catalogue does not have.
+        off_scale: Rows whose rating is none, or not on the scale.
+        repeated: Rows about an item that an earlier row is about; the last one counts.
+        examples: The first rows that cannot be used, in words.
+    """
+
+    ready: tuple[tuple[str, float], ...]
+    new: int
+    changed: int
+    unknown: int
+    off_scale: int
+    repeated: int
+    examples: tuple[str, ...]
+
+
+def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
+    """What the ratings of a CSV or TSV file would be here. Nothing is changed.
+
+    The file has a header. Items are known by an id (``item``, ``movieId``, ``id``, ...) or else by ``title``, with a
+    ``year`` where there is one; ratings are in ``rating`` (or ``stars``, ``Your Rating``, ...).
+
+    Raises:
+        ConfigError: There are no items to rate yet.
+        RatingsError: It is no such file.
+    """
+    shown = shown_items(store)
+    if shown is None:
+        raise ConfigError("load a catalogue first, so that the file's items can be found in it")
+    known = {record.item: record.value for record in store.records() if record.user == ME}
+    ready: dict[str, float] = {}
+    unknown = off_scale = repeated = 0
+    examples: list[str] = []
+    by_title: dict[str, str] | None = None
+    for number, item, title, year, text in _rows(data):
+        name = name_in(shown.shelf, item)
+        place = name if item and name in shown.positions else None
+        if place is None and title:
+            by_title = _titles(shown) if by_title is None else by_title
+            place = _by_title(shown, by_title, title, year)
+        if place is None:
+            unknown += 1
+            examples.append(f"Row {number}: the catalogue has no item like this.")
+            continue
+        value = _number(text)
+        if value is None or not bool(shown.fit(np.array([value]))[0]):
+            off_scale += 1
+            examples.append(f"Row {number}: its rating is not on the scale {shown.known.scale}.")
+            continue
+        repeated += place in ready
+        ready[place] = value
+    new = sum(item not in known for item in ready)
+    changed = sum(item in known and known[item] != value for item, value in ready.items())
+    return FilePreview(tuple(ready.items()), new, changed, unknown, off_scale, repeated, tuple(examples[:_SHOWN]))
+
+
+def take_file(store: DeviceStore, preview: FilePreview) -> int:
+    """Take in what was looked at, all of it or nothing; how many ratings."""
+    if preview.ready:
+        store.rated.put([Record(ME, item, value) for item, value in preview.ready], shown_items(store))
+    return len(preview.ready)
+
+
+def _rows(data: bytes) -> Iterator[tuple[int, str, str, str, str]]:
+    """Number, item, title, year and rating of each row."""
+    if len(data) > MOST_BYTES:
+        raise RatingsError(f"the file has more than {MOST_BYTES >> 20} MB; take it in from the command line")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RatingsError("the file is not text in UTF-8; save it as CSV (UTF-8)") from None
+    first = text.partition("\n")[0]
+    delimiter = max(",\t;", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        names = [re.sub(r"[^a-z]", "", name.lower()) for name in header]
+        item, title, year, rating = (_column(names, wanted) for wanted in (_ITEM, _TITLE, _YEAR, _RATING))
+        if rating is None or (item is None and title is None):
+            raise RatingsError(
+                "the first line must name the columns: rating, and item or title (and year, where there is one)"
+            )
+        for number, row in enumerate(reader, start=2):
+            if row:
+                yield number, _cell(row, item), _cell(row, title), _cell(row, year), _cell(row, rating)
+    except csv.Error as error:
+        raise RatingsError(f"the file is no CSV: {error}") from None
+
+
+def _column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
+    return next((names.index(name) for name in wanted if name in names), None)
+
+
+def _cell(row: Sequence[str], place: int | None) -> str:
+    return row[place].strip() if place is not None and place < len(row) else ""
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def _titles(shown: PinnedCatalogue) -> dict[str, str]:
+    """Items by title and year, and by title alone where no other item has it."""
+    table = shown.table
+    found: dict[str, str] = {}
+    alone: dict[str, list[str]] = {}
+    for place, (item, title) in enumerate(zip(table.ids, table.titles or (), strict=False)):
+        year = table.years[place] if table.years else None
+        found[_key(title, "" if year is None else str(year))] = item
+        alone.setdefault(_key(title, None), []).append(item)
+    return found | {f"{title}\n": items[0] for title, items in alone.items() if len(items) == 1}
+
+
+def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: str) -> str | None:
+    """The item of this title and year; where either side has no year, the only one of this title."""
+    whole = _key(title, year)
+    found = titles.get(whole)
+    if found is None:
+        found = titles.get(f"{_key(title, None)}\n")
+        years = shown.table.years
+        if found is not None and not whole.endswith("\n") and years and years[shown.positions[found]] is not None:
+            return None  # another year is another film
+    return found
+
+
+def _key(title: str, year: str | None) -> str:
+    """What a title is known by; a year at its end is one."""
+    parts = _WITH_YEAR.match(title)
+    name = plain(parts[1] if parts else title)
+    if year is None:
+        return name
+    return f"{name}\n{year or (parts[2] if parts else '')}"

@@ -1,0 +1,112 @@
+"""Servers and rosters that the owner trusts: pinned by the owner, never by a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.private.device.store.device_store import DeviceStore
+
+_SERVERS = "servers"
+
+
+def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> Servers | None:
+    """Trust these two servers, and no others; the pair that was pinned before.
+
+    Args:
+        store: The device's store. Its policy names the pair from now on.
+        servers: The pair.
+        new: In place of the pair that was pinned before.
+
+    Raises:
+        ConfigError: Another pair is pinned.
+    """
+    with store.transaction():
+        before = pinned_servers(store)
+        if before is not None and before != servers and not new:
+            raise ConfigError(
+                f"another pair of servers is pinned here ({before.names}, digest {before.digest}; --servers has "
+                f"{servers.names}, digest {servers.digest}): whoever runs both sees your ratings. If both "
+                "organisations tell you, in another way, that this is right, add --new-servers; if this is one more "
+                "recommender, add --another; otherwise leave --servers out"
+            )
+        store.put(_SERVERS, servers.to_json())
+        store.set_policy(msgspec.structs.replace(store.policy, servers=(servers.digest,)))
+    return before
+
+
+def pinned_servers(store: DeviceStore) -> Servers | None:
+    """The pair that is pinned here."""
+    data = store.get(_SERVERS)
+    return None if data is None else Servers.from_json(data)
+
+
+def trusted(store: DeviceStore) -> bool:
+    """Whether the policy names the pair that is pinned: its owner may have written something else into it."""
+    pair = pinned_servers(store)
+    try:
+        if pair is not None:
+            store.policy.check_servers(pair)
+        return pair is not None
+    except PrivacyError:
+        return False
+
+
+_DIGEST = "roster-digest"
+
+
+def pinned_digest(store: DeviceStore) -> str:
+    """What people compare of the pinned roster; empty where none is pinned."""
+    return (store.get(_DIGEST) or b"").decode()
+
+
+def roster_fields(store: DeviceStore) -> dict[str, Any] | None:
+    """The pinned roster, for the owner; None where none is pinned."""
+    roster = store.roster
+    if roster is None:
+        return None
+    return {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
+
+
+def look_at_roster(store: DeviceStore, data: bytes) -> Enrolled:
+    """The roster in a file, if it could be pinned here. Nothing is changed.
+
+    Raises:
+        ConfigError: It is none, was changed by hand, or counts other users for this device.
+        SecureSumError: It is too short or too long to sum over, or this device is not on it.
+    """
+    enrolled = Enrolled.from_json(data)
+    own = enrolled.cards[enrolled.roster.place(store.identity.public)]
+    if own.users != store.users:
+        raise ConfigError(f"the roster counts {own.users:,} users for this device, which has {store.users:,}")
+    return enrolled
+
+
+def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
+    """Pin the roster in a file; the digest of the one before, empty if there was none.
+
+    Args:
+        store: The device, at the recommender's place.
+        data: The file.
+        new: In place of another roster that was pinned before.
+
+    Raises:
+        ConfigError: As in ``look_at_roster``, or another one is pinned.
+        SecureSumError: As in ``look_at_roster``.
+    """
+    enrolled = look_at_roster(store, data)
+    with store.transaction():
+        before = pinned_digest(store)
+        if before not in ("", enrolled.digest) and not new:
+            raise ConfigError(
+                f"another roster is pinned here (digest {before}; the new one has {enrolled.digest}): whoever "
+                "chooses the roster chooses among whom you are hidden. If other participants have the new one too, "
+                "add --new-roster; otherwise leave --roster out"
+            )
+        store.pin_roster(enrolled.roster.keys, [card.users for card in enrolled.cards])
+        store.put(_DIGEST, enrolled.digest.encode())
+    return before

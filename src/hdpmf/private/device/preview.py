@@ -1,0 +1,185 @@
+"""What a run would send, before its owner agrees: the very numbers, without and with noise, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.methods import Claim, method_named
+from hdpmf.common.privacy.accounting import Cost, cost
+from hdpmf.common.privacy.coding import (
+    WEIGHT_UNITS,
+    Coding,
+    bit_probability,
+    make_coding,
+    make_ruler,
+    sum_channels,
+    weight_units,
+)
+from hdpmf.common.privacy.sampling import ReleasedNoise
+from hdpmf.common.protocol import Terms
+from hdpmf.private.device.budget import choose
+from hdpmf.private.device.consent import Asked
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.joined import place_of
+from hdpmf.private.device.store.device_store import DeviceStore
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SentNumber:
+    """What one rating becomes. PRIVATE.
+
+    Attributes:
+        item: Which.
+        title: Its title, where there is one.
+        value: The rating.
+        weight: Its privacy weight.
+        pays: What it would spend.
+        plain: What goes into the sum for its item, before noise.
+        noised: The same with noise as it could be drawn: an example, since the noise that counts is drawn later.
+    """
+
+    item: str
+    title: str
+    value: float
+    weight: float
+    pays: float
+    plain: float
+    noised: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SendPreview:
+    """What a run would send. PRIVATE.
+
+    Attributes:
+        asked: What was asked.
+        claim: Who sees what, and what that stands on.
+        cost: For a rating of weight 1, by the accountant.
+        sends: What leaves the device, in sentences.
+        not_protected: What is not protected, in sentences.
+        numbers: One for each rating that takes part.
+        others: Items that a zero is sent for, so that nobody sees which were rated.
+        left_out: Ratings that would not take part.
+        pays: What all take together.
+        noise: The usual size of the noise on each number (its standard deviation); 0 where there is none.
+        shown: Whether the numbers can be shown beforehand: those of a training depend on what the recommender sends.
+        refused: Why the policy refuses it anyway; empty if it does not.
+        has_items: Whether the recommender's items are here; without them nobody can say which ratings would take part.
+    """
+
+    asked: Asked
+    claim: Claim
+    cost: Cost
+    sends: str
+    not_protected: str
+    numbers: Sequence[SentNumber]
+    others: int
+    left_out: int
+    pays: float
+    noise: float
+    shown: bool
+    refused: str
+    has_items: bool = True
+
+
+def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
+    """What would be sent if the owner agreed now. Nothing is sent, paid or kept."""
+    terms, store = asked.terms, place_of(store, asked.recommender)
+    if store.pinned_catalogue is None:
+        return _without_items(asked)
+    method = method_named(terms.method)
+    form = method.form(terms.labels)
+    refused = ""
+    chosen, pays = np.zeros(0, np.intp), np.zeros(0)
+    try:
+        chosen, pays = choose(store, terms, asked.recommender)
+    except DeclinedError as error:
+        refused = str(error)
+    table, weights = store.ratings(), store.weights()
+    taking = table.take(chosen)
+    units = weight_units(weights.take(chosen).for_ratings(taking))
+    question = _question(store, asked)
+    plain, noised, noise = (np.zeros(len(taking)),) * 2 + (0.0,)
+    if question is not None:
+        plain, noised, noise = _numbers(taking, units, question)
+    titles = (
+        {}
+        if table.item_table is None
+        else dict(zip(map(str, table.items.ids.tolist()), table.item_table.titles, strict=True))
+    )
+    rows = zip(
+        map(str, taking.item_ids.tolist()), taking.values.tolist(), units.tolist(), pays.tolist(), plain.tolist(),
+        noised.tolist(), strict=True,
+    )  # fmt: skip
+    return SendPreview(
+        asked=asked,
+        claim=method.claim(terms.view, labels=terms.labels),
+        cost=_cost(terms),
+        sends=form.sent,
+        not_protected=form.stays_open,
+        numbers=[
+            SentNumber(item, titles.get(item, ""), value, weight / WEIGHT_UNITS, paid, before, after)
+            for item, value, weight, paid, before, after in rows
+        ],
+        others=table.n_items - len(taking),
+        left_out=len(table) - len(taking),
+        pays=math.fsum(pays.tolist()),
+        noise=noise,
+        shown=question is not None,
+        refused=refused,
+    )  # fmt: skip
+
+
+def _without_items(asked: Asked) -> SendPreview:
+    """The same before a recommender's items are here, or after the owner forgot them."""
+    terms, method = asked.terms, method_named(asked.terms.method)
+    form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
+    return SendPreview(
+        asked, claim, _cost(terms), form.sent, form.stays_open, numbers=(), others=0, left_out=0, pays=0.0, noise=0.0,
+        shown=False, refused="", has_items=False,
+    )  # fmt: skip
+
+
+def _cost(terms: Terms) -> Cost:
+    return cost(terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """How ratings are coded for a run."""
+
+    design: str
+    coding: Coding
+    epsilon: float
+    labels: bool
+
+
+def _question(store: DeviceStore, asked: Asked) -> _Question | None:
+    """How the run codes ratings: as its survey says or, where that comes later, as usual; None for a training."""
+    terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
+    method = method_named(terms.method)
+    if not method.one_round or catalogue is None:
+        return None
+    scale = catalogue.known.scale
+    usual = ("L", "threshold") if "L" in method.designs else ("A", "auto")
+    design, curve = usual if survey is None else (survey.design, survey.coding)
+    coding = make_ruler(scale) if design == "S" else make_coding(curve, scale, terms.epsilon)
+    return _Question(design, coding, terms.epsilon, terms.labels)
+
+
+def _numbers(taking: Ratings, units: np.ndarray, question: _Question) -> tuple[np.ndarray, np.ndarray, float]:
+    """The numbers without noise, with an example of it, and its size; for bits how likely each is, and a draw."""
+    coding, epsilon, noise = question.coding, question.epsilon, ReleasedNoise()
+    entries = coding.encode(taking.values)
+    if question.design == "L":
+        odds = bit_probability(entries, units, coding, epsilon)
+        return odds, noise.bits(odds, epsilon * units / WEIGHT_UNITS).astype(float), 0.5
+    channel = sum_channels(question.design, coding, epsilon, labels=question.labels).score
+    plain = units * entries
+    drawn = noise.discrete_laplace(channel.scale, len(taking))
+    return plain, plain + drawn, math.sqrt(2.0) * float(channel.scale)

@@ -1,0 +1,204 @@
+"""Files that a recommender publishes for devices: an index, files named by their digests, and tasks for two servers.
+
+Everything in them is its word, and is checked before the device agrees to anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+import msgspec
+
+from hdpmf.common.protocol import Survey, Terms, decode
+from hdpmf.common.protocol.servers import Server
+from hdpmf.common.protocol.survey_task import check_stated, terms_of
+from hdpmf.common.protocol.task import Part, Task, task_id
+from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.private.device.budget import check_policy
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.pinned_servers import pinned_servers
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.survey import check_survey
+
+INDEX = "index.json"
+
+MOST_INDEX = 16 * 1024
+"""Bytes of an index."""
+
+_FREE, _PER_ITEM = 1 << 21, 4096
+
+MOST_CATALOGUE = 64 << 20
+"""Bytes of an item table, which says itself how many items there are."""
+
+
+class Door(Protocol):
+    """How a device reaches the recommender's files, and the leader. Whoever answers may be lying."""
+
+    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+        """A file of the recommender and its ETag; None where it still has this one.
+
+        Raises:
+            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too long.
+        """
+
+    def upload(
+        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+    ) -> int:
+        """Put a report to the leader; the status of its answer.
+
+        ``leaving`` is called when the connection is open, before anything of the report is given to it.
+
+        Raises:
+            TransportError: It cannot be reached, or did not answer.
+        """
+
+
+class PublicFile(msgspec.Struct, frozen=True):
+    """A file that the index names.
+
+    Attributes:
+        sha256: Of what is in it.
+        run: Of facts: the run that they came from.
+    """
+
+    sha256: str
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        if not (_is_hex(self.sha256, 64) and (not self.run or _is_hex(self.run, len(self.run)))):
+            raise ValueError("a digest or a run is none")
+        if len(self.run) > 64:
+            raise ValueError("a run has at most 64 digits")
+
+
+class PublicTask(msgspec.Struct, frozen=True):
+    """The task that the index names, by its id in hexadecimal."""
+
+    id: str
+
+    def __post_init__(self) -> None:
+        if not _is_hex(self.id, 64):
+            raise ValueError("the id of a task is none")
+
+
+class PublicIndex(msgspec.Struct, frozen=True):
+    """What there is now.
+
+    Attributes:
+        catalogue: The item table.
+        task: What two servers are asked to sum.
+        model: Item facts.
+        lists: A model for lists.
+        authority: What the recommender tells about its authorities.
+    """
+
+    catalogue: PublicFile
+    task: PublicTask | None = None
+    model: PublicFile | None = None
+    lists: PublicFile | None = None
+    authority: PublicFile | None = None
+
+
+def read_index(data: bytes) -> PublicIndex:
+    """An index; ProtocolError if it is none."""
+    try:
+        return msgspec.json.decode(data, type=PublicIndex)
+    except (msgspec.MsgspecError, ValueError):
+        raise ProtocolError("refused: what the recommender publishes as its index is none") from None
+
+
+def most_bytes(n_items: int) -> int:
+    """What a task or facts about so many items may have."""
+    return _FREE + _PER_ITEM * n_items
+
+
+def fetch_file(door: Door, kind: str, file: PublicFile, most: int) -> bytes:
+    """A file of this kind, with the digest that the index says."""
+    got = door.fetch(f"{kind}-{file.sha256}.msgpack", most)
+    if got is None or sha256(got[0]).hexdigest() != file.sha256:
+        raise ProtocolError(f"refused: the {kind} is not what the index says (its SHA-256 differs)")
+    return got[0]
+
+
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == length and set(text) <= set("0123456789abcdef")
+
+
+FARTHEST = 92 * 86_400
+"""Seconds: a task that ends later than this from now is not agreed to, so that no promise binds a device for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """A task whose circuit and noise are those that its survey asks for.
+
+    Attributes:
+        id: Digest of the task as it was published.
+        terms: What a run by it asks for, by this device's own reading.
+    """
+
+    id: bytes
+    task: Task
+    survey: Survey
+    part: Part
+    terms: Terms
+
+    @property
+    def number(self) -> int:
+        """Which of the survey's tasks it is."""
+        return 1 if self.part == "labels" else 0
+
+
+def read_task(document: bytes) -> ReadTask:
+    """The task in a document; ProtocolError unless it is one that says what its survey asks for."""
+    task = decode(document)
+    if not isinstance(task, Task):
+        raise ProtocolError(f"refused: a {type(task).__name__} is no task")
+    survey, part = check_stated(task)
+    terms = terms_of(task, survey)
+    check_survey(survey, terms)
+    return ReadTask(task_id(document), task, survey, part, terms)
+
+
+def check_task(store: DeviceStore, read: ReadTask) -> None:
+    """Refuse a task that the device's owner has not agreed to, or that is about other items or another scale.
+
+    Nothing in here looks at ratings, so that a refusal says nothing about them.
+    """
+    policy, task, survey = store.policy, read.task, read.survey
+    try:
+        policy.check_servers(task.servers)
+        pair = pinned_servers(store)
+        if pair is not None and pair != task.servers:  # trusted here, but as the servers of another recommender
+            raise PrivacyError("the task is for other servers than those that are pinned of this recommender")
+    except PrivacyError as error:
+        raise DeclinedError("policy", str(error)) from error
+    check_policy(policy, read.terms)
+    catalogue = store.pinned_catalogue
+    if catalogue is None or survey.catalogue != catalogue.known.fingerprint:
+        raise DeclinedError("catalogue", "the task is about another item table than the pinned one")
+    scale, n_items = catalogue.known.scale, len(catalogue.positions)
+    asked = (survey.n_items, survey.scale_low, survey.scale_high, survey.scale_step)
+    if asked != (n_items, scale.low, scale.high, scale.step):
+        raise ProtocolError(f"refused: the task is for other items, or another scale than {scale}")
+    if task.grouping is not None and len(task.grouping.scores) != n_items:
+        raise ProtocolError("refused: the scores for labels are about another item table than the pinned one")
+
+
+def check_period(task: Task, now: float, until: int) -> None:
+    """Refuse a task at the wrong time, or a second one for a time that another was agreed to for.
+
+    Args:
+        task: What is asked.
+        now: The time here.
+        until: When the last task ends that this device agreed to with this recommender.
+    """
+    if task.end <= now:
+        raise ProtocolError("refused: the time of the task is over")
+    if task.end - now > FARTHEST:
+        raise ProtocolError(f"refused: the task ends more than {FARTHEST // 86_400} days from now")
+    if task.begin < until:
+        raise ProtocolError("refused: there is one task at a time; this device agreed to another one for that time")

@@ -1,0 +1,333 @@
+"""Recommendations and predictions on the device, from public numbers and its own user vectors. Nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import ItemFilter
+from hdpmf.common.methods import method_named
+from hdpmf.common.model.device_fit import device_fit, taste_columns
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.priors import SHIPPED, Prior, load_prior
+from hdpmf.common.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
+from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, decode
+from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
+from hdpmf.private.client.devices import Devices, fit_vectors, predict, ratings_by_user
+from hdpmf.private.client.ranking import ByListModel, ChooseAndLike, ListMaker, ListOrder, Recommendation
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, namespace_of, read_lists
+from hdpmf.private.device.store.device_store import MODEL, DeviceStore
+from hdpmf.private.device.store.ratings_table import ME
+
+
+class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run.
+
+    Attributes:
+        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the Survey.
+        numbers: The final Round or the ItemFacts, encoded.
+        users: Users with a vector of this run. Others are fitted when they ask.
+        vectors: Their vectors, float32, one after the other. PRIVATE.
+        lists: The ListTable, encoded, where one came; it may be that of an earlier run.
+    """
+
+    recommender: str
+    run: str
+    method: str
+    view: str
+    plan: bytes | None
+    numbers: bytes
+    users: tuple[str, ...] = ()
+    vectors: bytes = b""
+    lists: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"LocalModel({self.method}, run {self.run[:8]})"
+
+
+def keep_model(store: DeviceStore, model: LocalModel) -> None:
+    """Keep a finished run, in place of the one before."""
+    store.put(MODEL, msgspec.msgpack.encode(model))
+
+
+def kept_model(store: DeviceStore) -> LocalModel | None:
+    """The finished run that recommendations come from."""
+    data = store.get(MODEL)
+    try:
+        return None if data is None else msgspec.msgpack.decode(data, type=LocalModel)
+    except msgspec.MsgspecError:
+        raise StorageError("the model cannot be read: the store is damaged") from None
+
+
+def recommend(
+    store: DeviceStore,
+    n: int = 10,
+    *,
+    user: str = "me",
+    keep_rated: bool = False,
+    only: ItemFilter | None = None,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> list[Recommendation]:
+    """The ``n`` items that a user would soonest choose and like, best first, and why. Nothing is sent.
+
+    Args:
+        store: The device.
+        n: How many items.
+        user: Whose list, on a device of several users.
+        keep_rated: Whether items that the user has rated may be in the list.
+        only: What items have to be like; ids are texts.
+        model: A finished run; without it the one in the store.
+        prior: For the one-round designs.
+
+    Raises:
+        NotFittedError: No run has finished here yet.
+        UnknownIdError: There is no such user.
+    """
+    lists = recommend_each(store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior)
+    return next(iter(lists))[1]
+
+
+def recommend_each(
+    store: DeviceStore,
+    users: Sequence[str] | None = None,
+    n: int = 10,
+    *,
+    keep_rated: bool = False,
+    only: ItemFilter | None = None,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> Iterator[tuple[str, list[Recommendation]]]:
+    """Each of these users (all that are here, without ``users``) with their list; see ``recommend``."""
+    ready = prepare(store, model, prior)
+    everyone = ready.devices.users
+    codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
+    if (codes < 0).any():
+        raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
+    if only is not None and only.items is not None:
+        ids = ready.catalogue.by_id.items
+        only = replace(only, items=[ids.parse(str(item)) for item in only.items])
+    lists = ready.maker.lists(codes, n, keep_rated=keep_rated, only=only)
+    for name, found in zip(everyone.ids[codes].tolist(), lists, strict=True):
+        yield name, [replace(entry, item=str(entry.item)) for entry in found]
+
+
+def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
+    """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
+    model, pinned = kept_model(store) if model is None else model, store.pinned_catalogue
+    if model is None or pinned is None:
+        raise NotFittedError("this device has no model yet; it comes at the end of a run (hdpmf device join)")
+    numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
+    # The model knows the items that there were when its run began; those that came since wait for the next one.
+    if isinstance(numbers, ItemFacts):
+        catalogue = pinned.named(numbers.catalogue)
+        if catalogue is not None:
+            simple = isinstance(plan, Survey) and plan.design == "S"
+            ready = _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
+            ready = replace(ready, retired=pinned.known.retired)
+            return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
+    elif isinstance(numbers, Round) and isinstance(plan, Plan):
+        catalogue = pinned.sized(plan.n_items)
+        if catalogue is not None:
+            return replace(_after_rounds(store, catalogue, model, plan, numbers), retired=pinned.known.retired)
+    raise StorageError("the model lacks a part: the store is damaged")
+
+
+def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
+    """The prior that was given or, where it came with this software, the one that the facts name: never a file."""
+    prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
+    if facts.labels and prior is not None and prior.labels is not None and prior.labels.prior is not None:
+        return prior.labels.prior
+    return prior
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """All that a prediction takes.
+
+    Attributes:
+        devices: The users here with their vectors. PRIVATE.
+        factors: A row per item.
+        trained: The items that anything is known of.
+        mechanism: How a score comes back to the rating scale.
+        popularity: How often items are chosen.
+        features: What tastes are about, where that is known.
+        feature_names: Their names.
+        stranger: The vector of a user without ratings, where such a one is predicted.
+        lists: What orders items for somebody with ratings, where a model for lists came.
+        retired: Positions of items that are recommended no more, by the newest version of the catalogue.
+    """
+
+    catalogue: PinnedCatalogue
+    devices: Devices
+    factors: np.ndarray
+    trained: np.ndarray
+    mechanism: Mechanism
+    popularity: np.ndarray
+    features: np.ndarray | None = None
+    feature_names: tuple[str, ...] = ()
+    stranger: np.ndarray | None = None
+    lists: ListModel | None = None
+    retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def predicted(self, users: np.ndarray) -> np.ndarray:
+        """Predicted ratings of all items, one row for each of these users."""
+        devices = self.devices
+        if self.stranger is not None:
+            return np.asarray(devices.scale.clip(devices.vectors[users] @ self.factors.T))
+        return devices.predict_all(users, self.factors, self.trained, self.mechanism)
+
+    @property
+    def maker(self) -> ListMaker:
+        """Makes lists for the users here."""
+        order: ListOrder = ChooseAndLike(
+            self.devices, self.predicted, self.popularity, self.features, self.feature_names
+        )
+        if self.lists is not None:
+            order = ByListModel(self.devices, self.lists, order)
+        known, candidates = self.catalogue.by_id, self.trained.copy()
+        candidates[self.retired[self.retired < len(candidates)]] = False
+        return ListMaker(self.devices, order, self.expected, candidates, known.items, known.item_table)
+
+    def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
+        if self.stranger is not None:
+            return predict(self.devices, users, items, self.factors, self.stranger)
+        return self.devices.predict(users, items, self.factors, self.trained, self.mechanism)
+
+
+def _after_facts(
+    store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool, prior: Prior | None
+) -> Prepared:
+    """Vectors fitted to the item facts, from all ratings that there are now."""
+    table = store.over(catalogue)
+    ratings, weights = table.ratings, table.weights
+    fit = device_fit(facts, catalogue.known.features, prior, simple=simple)
+    by_user = ratings_by_user(ratings)
+    with Workers(1) as workers:
+        vectors = fit_vectors(fit, by_user, workers)
+    stranger = fit.stranger()
+    vectors[by_user.counts == 0] = stranger
+    sorted_ratings = by_user.start, by_user.partner, by_user.target
+    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
+    everything = np.ones(ratings.n_items, bool)
+    popularity = facts.popularity.astype(np.float64)  # item weights are the owner's own: nobody else's are known here
+    names, columns = taste_columns(fit, popularity)
+    return Prepared(
+        catalogue=catalogue,
+        devices=devices,
+        factors=fit.factors(ratings.scale),
+        trained=everything,
+        mechanism=NoPrivacy(),
+        popularity=popularity,
+        features=columns,
+        feature_names=names,
+        stranger=stranger,
+    )
+
+
+def _after_rounds(
+    store: DeviceStore, catalogue: PinnedCatalogue, model: LocalModel, plan: Plan, last: Round
+) -> Prepared:
+    """Vectors of the run; users who were no part of it are fitted to the item factors."""
+    table = store.over(catalogue)
+    ratings, weights = table.ratings, table.weights
+    mechanism, factors, trained = mechanism_of(method_named(model.method)), last.item_factors, last.raters > 0
+    vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
+    codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
+    here = codes >= 0
+    if model.users:
+        kept = np.frombuffer(model.vectors, np.float32).reshape(len(model.users), plan.n_factors)
+        vectors[codes[here]] = kept[here]
+    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma)
+    strangers = np.ones(ratings.n_users, bool)
+    strangers[codes[here]] = False
+    rows = np.flatnonzero(strangers[ratings.user_codes] & trained[ratings.item_codes])
+    if len(rows):
+        theirs = ratings.take(rows).compact()
+        known = ratings.users.find(theirs.users.ids)
+        devices.take_in(
+            theirs,
+            ratings.item_codes[rows],
+            weights.for_ratings(ratings)[rows],
+            weights.beta[known],
+            factors,
+            plan.reg,
+            False,
+            mechanism,
+        )
+        # Rated items that nobody else has rated are rated all the same.
+        whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
+        return Prepared(catalogue, whole, factors, trained, mechanism, last.raters)
+    return Prepared(catalogue, devices, factors, trained, mechanism, last.raters)
+
+
+def predict_ratings(
+    store: DeviceStore,
+    users: Sequence[str],
+    items: Sequence[str],
+    *,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> np.ndarray:
+    """The rating that each of these users would give the item beside it.
+
+    Users without ratings here, and items that the catalogue lacks, are predicted all the same (the latter by the user's
+    own mean). Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
+
+    Raises:
+        NotFittedError: No run has finished here yet.
+    """
+    ready = prepare(store, model, prior)
+    people = ready.devices.users.find(list(users)) if len(ready.devices.users) else np.full(len(users), -1, np.int32)
+    places = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
+    return ready.expected(people, places)
+
+
+_HIDDEN = "not interested"
+
+_MOST_HIDDEN = 10_000
+
+
+def for_you(store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None) -> list[Recommendation]:
+    """The ``n`` items that the owner would soonest choose and like, but for those that the owner hid.
+
+    Raises:
+        NotFittedError: No run has finished here yet.
+    """
+    hidden = hidden_ids(store)
+    lists = without(hidden, n, recommend_each(store, [ME], n + len(hidden), only=only))
+    return next(iter(lists))[1]
+
+
+def without(
+    hidden: Set[str], n: int, lists: Iterable[tuple[str, list[Recommendation]]]
+) -> Iterator[tuple[str, list[Recommendation]]]:
+    """Lists without the owner's hidden items, each of ``n`` at most; others on the device have hidden nothing."""
+    for user, found in lists:
+        yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
+
+
+def hidden_ids(store: DeviceStore) -> set[str]:
+    """What the owner is not interested in of this recommender's items, by their ids."""
+    return {id_of(name) for name in hidden_items(store) if namespace_of(name) == store.shelf}
+
+
+def hidden_items(store: DeviceStore) -> tuple[str, ...]:
+    """What the owner is not interested in, by its name on this device, the oldest first."""
+    data = store.get(_HIDDEN)
+    try:
+        return () if data is None else msgspec.msgpack.decode(data, type=tuple[str, ...])
+    except msgspec.MsgspecError:
+        raise StorageError("what is hidden cannot be read: the store is damaged") from None
+
+
+def hide(store: DeviceStore, item: str, hidden: bool = True) -> None:
+    """Leave an item out of the list from now on, or not any more. Nobody hears of it."""
+    with store.transaction():
+        kept = [other for other in hidden_items(store) if other != item]
+        store.put(_HIDDEN, msgspec.msgpack.encode([*kept, item][-_MOST_HIDDEN:] if hidden else kept))

@@ -1,0 +1,253 @@
+"""Protocol state that outlives a process: runs, report tasks, and what is remembered of each recommender.
+
+A kill at any moment neither pays twice nor sends two different reports.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+
+from hdpmf.common.protocol import Message, Terms, decode
+from hdpmf.common.protocol.servers import Collector
+from hdpmf.errors import StorageError
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.store.device_store import DeviceStore
+
+MAX_OPEN = 8
+"""Runs under way with a recommender at a time. Terms cost nothing, so that a recommender could send any number."""
+
+_OPEN = "open runs"
+
+_Runs = list[bytes]
+
+M = TypeVar("M")
+
+
+class RunState(msgspec.Struct, kw_only=True):
+    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors. PRIVATE.
+
+    Attributes:
+        terms: What was agreed to, encoded; None for a device that only wants the model.
+        plan: The Plan or the Survey, encoded.
+        opening: The Opening or the Grouping, encoded.
+        labels: The taste labels that were drawn, a byte for each user.
+        seed: Of the first user vectors.
+        charged: The ratings that take part have paid.
+        taking_part: Digest of which ones they are.
+        number: The last round that was answered.
+        summed: The last job whose numbers went into a secure sum; -1 for none.
+        shard: Its state, encoded.
+        over: The run is over.
+    """
+
+    recommender: str
+    terms: bytes | None
+    plan: bytes | None = None
+    opening: bytes | None = None
+    labels: bytes | None = None
+    seed: int = 0
+    charged: bool = False
+    taking_part: bytes = b""
+    number: int = 0
+    summed: int = -1
+    shard: bytes | None = None
+    over: bool = False
+
+    def __repr__(self) -> str:
+        return f"RunState(number {self.number}, {'over' if self.over else 'under way'})"
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        return msgspec.msgpack.encode(self)
+
+
+def read_state(data: bytes) -> RunState:
+    """A state that was kept."""
+    try:
+        return msgspec.msgpack.decode(data, type=RunState)
+    except msgspec.MsgspecError:
+        raise StorageError("the state of a run cannot be read: the store is damaged") from None
+
+
+def kept(data: bytes | None, kind: type[M]) -> M | None:
+    """A message that was kept, if it is of this kind."""
+    message: Message | None = None if data is None else decode(data)
+    return message if isinstance(message, kind) else None
+
+
+def view_of(state: RunState) -> str:
+    """What the recommender of a run sees."""
+    terms = kept(state.terms, Terms)
+    return "nothing" if terms is None else terms.view
+
+
+def open_runs(store: DeviceStore) -> list[bytes]:
+    """The runs under way, oldest first."""
+    data = store.get(_OPEN)
+    return [] if data is None else msgspec.msgpack.decode(data, type=_Runs)
+
+
+def set_open(store: DeviceStore, runs: list[bytes]) -> None:
+    """Keep which runs are under way."""
+    store.put(_OPEN, msgspec.msgpack.encode(runs))
+
+
+_TASK = b"task"
+
+_KNOWN = "tasks agreed to"
+
+_Known = dict[bytes, int]
+
+T = TypeVar("T")
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A survey by taste labels whose first task this device reported in.
+
+    Attributes:
+        run: Id of that task: the run that ratings have paid in.
+        survey: The survey, encoded.
+    """
+
+    run: bytes
+    survey: bytes
+
+
+class RecommenderState(msgspec.Struct, kw_only=True):
+    """What stands between a device and one recommender, whatever run is under way. The owner's ``forget`` keeps it.
+
+    Attributes:
+        collector: Digest of who gets the sums, as it was in the first task.
+        task: Id of the task under way.
+        until: When the last task that was agreed to ends; until then there is no other.
+        counted: What a task with labels goes on with.
+        survey: The last survey that a report left for, encoded.
+        terms: What was agreed to then, encoded.
+        reported: Id of that task.
+        run: The run that ratings had paid in.
+        model: SHA-256 of the facts that were here then.
+    """
+
+    collector: bytes = b""
+    task: bytes = b""
+    until: int = 0
+    counted: Counted | None = None
+    survey: bytes | None = None
+    terms: bytes | None = None
+    reported: bytes = b""
+    run: bytes = b""
+    model: str = ""
+
+
+class TaskState(msgspec.Struct, kw_only=True):
+    """How far a task is. The reports themselves are kept beside it, sealed. PRIVATE.
+
+    Attributes:
+        moment: When the report is made and leaves, drawn when the task came.
+        run: The run that ratings pay in.
+        built: The ratings have paid, and the reports are kept here.
+        unsent: Which of the reports (one for each user) the leader has not taken.
+        left: A connection was open, so that a report may have left.
+        tries: How often the leader could not be reached, or was not ready, one after another.
+        retry_at: Not before this time again.
+    """
+
+    moment: float
+    run: bytes
+    built: bool = False
+    unsent: tuple[int, ...] = ()
+    left: bool = False
+    tries: int = 0
+    retry_at: float = 0.0
+
+
+class ReportBook:
+    """Standing and task under way with one recommender, in the device's store. Read anew each time."""
+
+    def __init__(self, store: DeviceStore, recommender: str) -> None:
+        self._store = store
+        self._recommender = recommender
+
+    def standing(self) -> RecommenderState:
+        """What stands now."""
+        data = self._store.get(self._key)
+        return RecommenderState() if data is None else _decoded(data, RecommenderState)
+
+    def set_standing(self, standing: RecommenderState) -> None:
+        """Keep it."""
+        self._store.put(self._key, msgspec.msgpack.encode(standing))
+
+    def begin(self, task_id: bytes, state: TaskState, document: bytes, end: int, now: float) -> None:
+        """Keep a task that was agreed to, and its id at least as long as it may come again."""
+        known = {task: until for task, until in self._known().items() if until > now}
+        self._store.put(_KNOWN, msgspec.msgpack.encode(known | {task_id: end}))
+        self._store.runs.keep(task_id, _TASK, document)
+        self.save(task_id, state)
+
+    def knows(self, task_id: bytes) -> bool:
+        """Whether a task was agreed to before, whichever recommender published it."""
+        return task_id in self._known()
+
+    def _known(self) -> dict[bytes, int]:
+        data = self._store.get(_KNOWN)
+        return {} if data is None else _decoded(data, _Known)
+
+    def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
+        """A task that was agreed to, and its document; None if the owner forgot it."""
+        data, document = self._store.runs.load(task_id), self._store.runs.kept(task_id, _TASK)
+        return None if data is None or document is None else (_decoded(data, TaskState), document)
+
+    def save(self, task_id: bytes, state: TaskState) -> None:
+        """Keep how far it is."""
+        self._store.runs.save(task_id, msgspec.msgpack.encode(state))
+
+    def require(self, task_id: bytes, state: TaskState) -> None:
+        """Inside a transaction: nobody else has gone on with this task, nor forgotten it."""
+        if self._store.runs.load(task_id) != msgspec.msgpack.encode(state):
+            raise DeclinedError("busy", "another process, or the owner, has changed this task")
+
+    def end(self, task_id: bytes) -> None:
+        """Drop a task and whatever is left of its reports."""
+        self._store.runs.drop(task_id)
+        standing = self.standing()
+        if standing.task == task_id:
+            standing.task = b""
+            self.set_standing(standing)
+
+    def put_report(self, task_id: bytes, place: int, report: bytes) -> None:
+        """Keep a user's report."""
+        self._store.runs.keep(task_id, _report(place), report)
+
+    def report(self, task_id: bytes, place: int) -> bytes:
+        """A user's report, as it was made."""
+        data = self._store.runs.kept(task_id, _report(place))
+        if data is None:
+            raise StorageError("a report that is to be sent is not in the store: it is damaged")
+        return data
+
+    def drop_report(self, task_id: bytes, place: int) -> None:
+        """A report is not needed any more."""
+        self._store.runs.let_go(task_id, _report(place))
+
+    @property
+    def _key(self) -> str:
+        return f"reports to {self._recommender}"
+
+
+def collector_digest(collector: Collector) -> bytes:
+    """What a collector is known by."""
+    return sha256(b"hdpmf collector " + msgspec.json.encode(collector)).digest()
+
+
+def _report(place: int) -> bytes:
+    return b"report" + place.to_bytes(8, "big")
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError:
+        raise StorageError("what is kept of reports cannot be read: the store is damaged") from None

@@ -1,0 +1,370 @@
+"""Runs under way on a device: what both kinds have in common, and a device's part in secure sums.
+
+For every plan of a secure sum a device draws who holds shares of its masks. A recommender that does not like what was
+drawn may break off and ask again, and a run that takes nothing costs nothing. So plans count when the draw leaves, and
+no longer count when the masked vector follows. What is counted does not depend on ratings. Days do not overlap, so that
+with a limit of L there are at most 366 L such plans in a year. Where the draws of one are unlucky with a chance of at
+most r (2^-40, see ``sizing.risks``), those of any of them are with at most 366 L r.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.aggregation.masks import SecureSumClient, decode_to_device
+from hdpmf.common.aggregation.masks.messages import Advertisement, MaskedVector, SumPlan
+from hdpmf.common.aggregation.masks.roster import read_bitmap
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.methods import Status, method_named
+from hdpmf.common.privacy.sampling import Noise
+from hdpmf.common.protocol import Message, Ready, Terms
+from hdpmf.common.protocol.layout import SumLayout
+from hdpmf.common.protocol.versions import bound_to
+from hdpmf.errors import ProtocolError, SecureSumError, StorageError
+from hdpmf.private.client.outgoing import compose, masked
+from hdpmf.private.device.budget import entry_of
+from hdpmf.private.device.disclosures.ledger import Action, Entry
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.recommendations import LocalModel
+from hdpmf.private.device.recommender_state import RunState, kept
+from hdpmf.private.device.store.device_store import DeviceStore
+
+DAY = 86_400.0
+
+_PLANS = "plans of secure sums"
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """The plans of a day with one recommender.
+
+    Attributes:
+        begun: When the first of them came (Unix time).
+        plans: Those that no masked vector of this device was sent in.
+    """
+
+    begun: float
+    plans: int
+
+
+_Drawn = dict[str, Drawn]
+
+
+class Plans:
+    """The plans that a recommender has had drawn for, in the store; the owner's ``forget`` keeps them.
+
+    Args:
+        store: The device's store.
+        recommender: Whose plans; others have counts of their own.
+        clock: What time it is (Unix).
+    """
+
+    def __init__(self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._recommender, self._clock = store, recommender, clock
+
+    @property
+    def open(self) -> int:
+        """Plans of this day without a masked vector."""
+        return self._today(self._read()).plans
+
+    def draw(self) -> None:
+        """Count one more. It is on the disk when this ends; only then may the draw leave.
+
+        Raises:
+            SecureSumError: There were as many today as the policy allows.
+        """
+        with self._store.transaction():
+            kept, most = self._read(), self._store.policy.max_plans_per_day
+            today = self._today(kept)
+            if today.plans >= most:
+                raise SecureSumError(
+                    f"refused: {today.plans} plans of secure sums came to nothing within a day, and each drew anew who "
+                    f"holds shares (max_plans_per_day = {most} in the policy); wait a day"
+                )
+            self._write(kept, Drawn(today.begun, today.plans + 1))
+
+    def sent(self) -> None:
+        """One led to a masked vector; inside the transaction that writes down that it leaves."""
+        with self._store.transaction():
+            kept = self._read()
+            today = self._today(kept)
+            # If its day is over, this takes one off today's: draws less vectors stay below the limit times the days.
+            self._write(kept, Drawn(today.begun, max(today.plans - 1, 0)))
+
+    def _today(self, kept: _Drawn) -> Drawn:
+        now = self._clock()
+        last = kept.get(self._recommender)
+        if last is None or now >= last.begun + DAY:
+            return Drawn(now, 0)
+        # Where the clock was put back the day begins again, and its plans stay.
+        return Drawn(min(last.begun, now), last.plans)
+
+    def _read(self) -> _Drawn:
+        data = self._store.get(_PLANS)
+        try:
+            return {} if data is None else msgspec.msgpack.decode(data, type=_Drawn)
+        except msgspec.MsgspecError:
+            raise StorageError("the count of plans cannot be read: the store is damaged") from None
+
+    def _write(self, kept: _Drawn, today: Drawn) -> None:
+        self._store.put(_PLANS, msgspec.msgpack.encode(kept | {self._recommender: today}))
+
+
+_MAX_PLANS = 32  # a recommender that does not like what devices drew may break off and ask again, but not for ever
+
+
+class _Suspended(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    numbers: bytes | None
+    client: bytes | None
+    plans: int
+    last: tuple[int, bytes] | None
+
+
+@dataclass(slots=True, repr=False)
+class SumOfJob:
+    """The numbers of a job, waiting for a sum or in one.
+
+    A sum that breaks off before the masked vector may be tried again with new masks; after that the numbers are
+    spent, because two sums over different devices would tell them apart.
+
+    Attributes:
+        number: The job.
+        numbers: What goes into the sum (int64); gone when it is in.
+        layout: The words of the job, by the number of participants.
+        terms: What was agreed on: how many users the sum must be over, and for how many a device counts.
+    """
+
+    number: int
+    numbers: np.ndarray | None
+    layout: Callable[[int], SumLayout]
+    terms: Terms
+    _client: SecureSumClient | None = None
+    _plans: int = 0
+    _last: tuple[int, bytes] | None = None
+
+    def answer(self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]) -> bytes:
+        """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans`` has counted it.
+
+        ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the disk by then.
+        """
+        request = zlib.crc32(body)
+        if self._last is not None and self._last[0] == request:
+            return self._last[1]
+        message = decode_to_device(body)
+        if isinstance(message, SumPlan):
+            self._client = None
+            client = self._join(store, message)
+        elif self._client is None:
+            raise SecureSumError("there is no sum under way for this job")
+        else:
+            client = self._client
+        reply = client.answer(message)
+        if isinstance(reply, Advertisement):
+            plans.draw()
+            self._client = client
+        # A copy, because the encoder's own bytes keep the half of their length that it had in reserve.
+        leaving = bytes(memoryview(masked(reply)))
+        if isinstance(reply, MaskedVector):
+            vector_leaves(leaving)
+            self.numbers = None
+        self._last = request, leaving
+        return leaving
+
+    def suspend(self) -> bytes:
+        """Return all of it as bytes. PRIVATE: the numbers are under no mask."""
+        numbers = None if self.numbers is None else self.numbers.tobytes()
+        client = None if self._client is None else self._client.suspend()
+        return msgspec.msgpack.encode(_Suspended(self.number, numbers, client, self._plans, self._last))
+
+    @classmethod
+    def resume(
+        cls, data: bytes, layout: Callable[[int], Callable[[int], SumLayout]], terms: Terms, store: DeviceStore
+    ) -> SumOfJob:
+        """Return what `suspend` gave the bytes of; ``layout`` is by job."""
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        numbers = None if state.numbers is None else np.frombuffer(state.numbers, np.int64)
+        job = cls(state.number, numbers, layout(state.number), terms, None, state.plans, state.last)
+        pinned = store.roster
+        if state.client is not None and pinned is not None:
+            job._client = SecureSumClient.resume(
+                state.client, store.identity, pinned.roster, store.policy.sum_policy(), job._about(store)
+            )
+        return job
+
+    def _about(self, store: DeviceStore) -> bytes:
+        """What masks are bound to: the items that were agreed on."""
+        catalogue = store.pinned_catalogue
+        agreed = None if catalogue is None else catalogue.named(self.terms.catalogue)
+        if agreed is None:
+            raise SecureSumError("refused: the items that were agreed on are not here any more")
+        return bound_to(agreed.items)
+
+    def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
+        if self.numbers is None:
+            raise SecureSumError(
+                "refused: the numbers of this job are in a sum already; two sums would tell them apart"
+            )
+        self._plans += 1
+        if self._plans > _MAX_PLANS:
+            raise SecureSumError("refused: too many plans for one job; each would draw anew who holds shares")
+        pinned = store.roster
+        if pinned is None:
+            raise SecureSumError("no roster is pinned here, so that nobody could be told from an impostor")
+        places = read_bitmap(plan.participants)
+        if self.terms.cohort is not None:
+            chosen = pinned.asked(self.terms)
+            if any(pinned.roster.keys[place].hex() not in chosen for place in places if place < len(pinned)):
+                raise SecureSumError("refused: the plan has devices that are not in the cohort that the beacon chooses")
+        if len(places) and int(places[-1]) < len(pinned):
+            # Whoever survives, there are so many devices; these could be the smallest.
+            credit = np.sort(np.minimum(np.array(pinned.users)[places], self.terms.credit))
+            if int(credit[: plan.minimum].sum()) < self.terms.minimum:
+                raise SecureSumError(
+                    f"refused: {plan.minimum} devices may count for fewer than the {self.terms.minimum} users that "
+                    "were agreed on"
+                )
+        about = self._about(store)
+        words = self.layout(plan.n_participants).encode(self.numbers)
+        policy = store.policy.sum_policy()
+        return SecureSumClient(store.identity, pinned.roster, words, policy, about)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an agent gives its sessions.
+
+    Attributes:
+        store: The device's store.
+        simulation: Seeded noise is allowed; nothing leaves this process.
+        seed: Of the first user vectors; None draws one for each run.
+        recommender: With whom, for the ledger.
+    """
+
+    store: DeviceStore
+    noise: Noise
+    simulation: bool
+    seed: int | None
+    workers: Workers
+    recommender: str
+
+    def __repr__(self) -> str:
+        return "Setup(...)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome:
+    """What follows from a message: written down in one commit, then sent.
+
+    Attributes:
+        entry: For the ledger.
+        pays: Positions of the ratings that pay for it, and what each pays.
+        model: A finished run's model, to be kept.
+    """
+
+    message: Message
+    entry: Entry | None = None
+    pays: tuple[np.ndarray, np.ndarray] | None = None
+    model: LocalModel | None = None
+
+
+class Session(ABC):
+    """A run under way on this device, in memory; the store has all that a restart needs.
+
+    Attributes:
+        state: What the store keeps of it.
+        sum: The secure sum of the job under way, where there is one.
+        saved: The state as it is in the store.
+        touched: Something has changed that is not in the store yet.
+    """
+
+    def __init__(self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None) -> None:
+        self.run = run
+        self.state = state
+        self.saved = saved
+        self.sum: SumOfJob | None = None
+        self.touched = False
+        self._setup = setup
+        self._store = setup.store
+        self._terms = kept(state.terms, Terms)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.run.hex()[:8]}, {self.state!r})"
+
+    @abstractmethod
+    def take(self, message: Message, body: bytes) -> Outcome:
+        """The answer to a message of this run (``body``: its bytes)."""
+
+    @abstractmethod
+    def revive(self, number: int) -> None:
+        """After a restart: make a job's numbers ready again, where that can be, for a sum that they were not in."""
+
+    @abstractmethod
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """The words of a job in a secure sum, by the number of participants."""
+
+    def wait_for_sum(self, number: int, numbers: np.ndarray) -> Ready:
+        """Keep a job's numbers for a secure sum: what is under no mask never leaves."""
+        self.sum = SumOfJob(number, numbers, self.layout(number), self.agreed())
+        return compose(Ready, number=number)
+
+    def resume_sum(self, data: bytes) -> None:
+        """Go on with a secure sum that was suspended."""
+        self.sum = SumOfJob.resume(data, self.layout, self.agreed(), self._store)
+
+    def unsent(self) -> float:
+        """The part of what the run was to cost that never left, now that it is over here."""
+        terms = self._terms
+        return 1.0 if terms is not None and terms.view == "sums" and self.state.summed < 0 else 0.0
+
+    def summed(self, number: int) -> Entry:
+        """Note that the numbers of a job are in a sum, which they are once."""
+        self.state.summed = number
+        self.touched = True
+        return self.entry("sent", number, f"masked numbers of job {number}, of which only a sum over devices is seen")
+
+    def save(self) -> None:
+        """Put the state into the store, inside the transaction of what it belongs to.
+
+        Raises:
+            DeclinedError: Somebody else has gone on with this run, so that what is known here is out of date.
+        """
+        if self._store.runs.load(self.run) != self.saved:
+            self.touched = True
+            raise DeclinedError("busy", "another process has answered in this run")
+        self.saved = self.state.encode()
+        self._store.runs.save(self.run, self.saved)
+
+    def agreed(self) -> Terms:
+        """The terms; without them nothing is sent."""
+        if self._terms is None:
+            raise ProtocolError("no terms were agreed on in this run, so that nothing is sent in it")
+        return self._terms
+
+    def entry(self, action: Action, number: int, words: str) -> Entry:
+        """An entry of the ledger about this run."""
+        return entry_of(
+            self.agreed(),
+            self.standing(),
+            action,
+            words,
+            recommender=self._setup.recommender,
+            run=self.run,
+            number=number,
+            factors=self.factors(),
+        )
+
+    def standing(self) -> Status:
+        """What the epsilon of this run is worth."""
+        terms = self.agreed()
+        return method_named(terms.method).claim(terms.view, labels=terms.labels).status
+
+    def factors(self) -> int:
+        """Length of the vectors that gradients are of; 1 where there are none."""
+        return 1

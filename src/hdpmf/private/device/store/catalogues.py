@@ -1,0 +1,272 @@
+"""Pinned catalogues and rosters, and the names of items on this device. Nothing private is in here.
+
+Recommenders number items as they like. Ratings, weights and the ledger know an item by its name on this device: its id
+or, where another recommender has other items, its id with the namespace of this recommender before it. So a rating is
+never about something else than its owner rated, and one of an item that two recommenders have is paid for by one
+budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from weakref import WeakValueDictionary
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.aggregation.masks import Roster
+from hdpmf.common.data import IdIndex
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.title_search import plain
+from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
+from hdpmf.common.protocol.catalogue import KnownItems, known_items
+from hdpmf.common.protocol.cohort import cohort_of
+from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.versions import digests_of, number_of, table_of, version_at
+from hdpmf.errors import ProtocolError, StorageError
+
+PLAIN = ""
+"""The shelf whose items are called by their ids: that of the first catalogue."""
+
+_YEAR = re.compile(r"\s*\(\d{4}\)\s*$")
+
+_MARK = "\x1f"  # between the shelf and the id: no id of a catalogue has it (`check_ids`)
+
+
+def name_in(shelf: str, item: str) -> str:
+    """What this device calls an item of a shelf."""
+    return f"{shelf}{_MARK}{item}" if shelf else item
+
+
+def id_of(name: str) -> str:
+    """The id that its recommender calls an item by, for people."""
+    return name.rpartition(_MARK)[2]
+
+
+def namespace_of(name: str) -> str:
+    """The shelf of an item."""
+    return name.rpartition(_MARK)[0]
+
+
+def check_ids(table: CatalogueTable) -> None:
+    """Refuse ids that look like names on another shelf: they would take over that one's ratings."""
+    if any(_MARK in item for item in table.ids):
+        raise ProtocolError("refused: an item's id has a control character that this device keeps for itself")
+
+
+def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
+    """Whether two catalogues are about the same things: one scale, and every id that both have has one title.
+
+    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of one are the same.
+    """
+    if left.known.scale != right.known.scale:
+        return False
+    versions = zip(digests_of(left.items), digests_of(right.items), strict=False)
+    if table_of(left.items) == table_of(right.items) or all(mine == theirs for mine, theirs in versions):
+        return True  # a fingerprint knows no titles; these do
+    said, told = _facts(left), _facts(right)
+    shared = said.keys() & told.keys()
+    return bool(shared) and all(said[item][0] and said[item] == told[item] for item in shared)
+
+
+def contradict(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
+    """Whether an id that both have is something else in each: another title, or another year.
+
+    A file is written in its own way: case, signs and a year behind the title make no other title.
+    """
+    said, told = _facts(left), _facts(right)
+    for item in said.keys() & told.keys():
+        (title, year), (name, when) = said[item], told[item]
+        if (title and name and _words(title) != _words(name)) or (year and when and year != when):
+            return True
+    return False
+
+
+def _words(title: str) -> str:
+    return plain(_YEAR.sub("", title))
+
+
+def _facts(catalogue: PinnedCatalogue) -> dict[str, tuple[str, int | None]]:
+    """Title and year of each item, by its id."""
+    table, n = catalogue.table, len(catalogue.positions)
+    titles, years = table.titles or ("",) * n, table.years or (None,) * n
+    return {id_of(name): (title, year) for name, title, year in zip(table.ids, titles, years, strict=True)}
+
+
+_MOST_USERS = 1 << 31
+
+
+class PinnedCatalogue:
+    """An item table, checked, with what is computed from it once.
+
+    Attributes:
+        items: As it was sent, with all its versions.
+        shelf: Whose items these are on this device (see ``shelves``).
+        table: The items in it, by their names here.
+        known: The same, to compute with.
+        by_id: The same, by the ids that people and the recommender know.
+        digest: Of everything as it was sent.
+        positions: The position of each item, by its name here.
+    """
+
+    def __init__(self, items: AnyCatalogue, digest: bytes = b"", shelf: str = PLAIN) -> None:
+        self.items = items
+        self.digest = digest
+        self.shelf = shelf
+        self.table: CatalogueTable = table_of(items)
+        self.by_id: KnownItems = known_items(items)
+        self.known = self.by_id
+        if shelf != PLAIN:
+            self.table, self.known = _put_in(shelf, self.table, self.known)
+        self.positions = {str(item): position for position, item in enumerate(self.known.items.ids.tolist())}
+        self._earlier: dict[int, PinnedCatalogue] = {}
+
+    def __repr__(self) -> str:
+        return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
+
+    @property
+    def number(self) -> int:
+        """Of the version."""
+        return number_of(self.items)
+
+    @property
+    def version_digest(self) -> str:
+        """What people compare, whoever shows them the catalogue: of this version and all before it."""
+        return digests_of(self.items)[-1].hex()
+
+    def named(self, fingerprint: str) -> PinnedCatalogue | None:
+        """The version with this fingerprint, be it this one or an earlier one."""
+        if fingerprint == self.known.fingerprint:
+            return self
+        names = [digest.hex() for digest in digests_of(self.items)]
+        number = names.index(fingerprint) + 1 if fingerprint in names[1:] else 1
+        earlier = self._at(number)
+        return earlier if earlier.known.fingerprint == fingerprint else None
+
+    def sized(self, n_items: int) -> PinnedCatalogue | None:
+        """The newest version with so many items."""
+        sizes = [len(self.positions)]
+        if isinstance(self.items, CatalogueVersion):
+            sizes = [link.items for link in self.items.links]
+        numbers = [number for number, size in enumerate(sizes, start=1) if size == n_items]
+        return self._at(numbers[-1]) if numbers else None
+
+    def _at(self, number: int) -> PinnedCatalogue:
+        if number == self.number:
+            return self
+        if number not in self._earlier:
+            self._earlier[number] = PinnedCatalogue(version_at(self.items, number), shelf=self.shelf)
+        return self._earlier[number]
+
+    def fit(self, values: np.ndarray) -> np.ndarray:
+        """Which ratings are on the scale, and on one of its steps."""
+        scale = self.known.scale
+        steps = (values - scale.low) / (scale.step or 1.0)
+        on_a_step = scale.step is None or np.abs(steps - np.round(steps)) < 1e-3  # ratings are float32 elsewhere
+        return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
+
+    def bring_in(self, values: np.ndarray) -> np.ndarray:
+        """The same ratings, each on the scale: what is off it goes to the nearest place on it.
+
+        Nothing is left out by its value, so that whatever scale a recommender names, which ratings take part says
+        nothing about what they are.
+        """
+        scale = self.known.scale
+        inside = np.clip(values, scale.low, scale.high)
+        if scale.step is not None:
+            last = np.floor(scale.width / scale.step + 1e-9)
+            inside = scale.low + scale.step * np.minimum(np.rint((inside - scale.low) / scale.step), last)
+        return np.asarray(np.where(self.fit(values), values, inside))
+
+
+def _put_in(shelf: str, table: CatalogueTable, known: KnownItems) -> tuple[CatalogueTable, KnownItems]:
+    """The items by their names on a shelf."""
+    names = tuple(name_in(shelf, item) for item in table.ids)
+    items = IdIndex(np.array(names), as_given=True)
+    public = None if known.item_table is None else replace(known.item_table, index=items)
+    table = msgspec.structs.replace(table, ids=names, integer_ids=False)
+    return table, replace(known, items=items, item_table=public)
+
+
+_KNOWN: WeakValueDictionary[tuple[bytes, str], PinnedCatalogue] = WeakValueDictionary()
+
+
+def pinned(data: bytes, shelf: str = PLAIN) -> PinnedCatalogue:
+    """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
+    digest = sha256(data).digest()
+    catalogue = _KNOWN.get((digest, shelf))
+    if catalogue is None:
+        try:
+            items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
+        except (msgspec.MsgspecError, ProtocolError) as error:
+            raise StorageError("the pinned item table cannot be read: the store is damaged") from error
+        catalogue = PinnedCatalogue(items, digest, shelf)
+        _KNOWN[digest, shelf] = catalogue
+    return catalogue
+
+
+def pinned_by(digest: bytes, shelf: str = PLAIN) -> PinnedCatalogue | None:
+    """A catalogue that somebody in this process holds, by its digest."""
+    return _KNOWN.get((digest, shelf))
+
+
+class PinnedRoster:
+    """The devices that may take part, and how many users each speaks for.
+
+    Attributes:
+        roster: Their public keys.
+        users: Users behind each.
+    """
+
+    def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
+        self.roster = Roster(keys)
+        self.users = tuple(map(int, users))
+        if len(self.users) != len(self.roster) or not all(1 <= count < _MOST_USERS for count in self.users):
+            raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
+        self.n_users = sum(self.users)
+
+    def asked(self, terms: Terms) -> frozenset[str]:
+        """Identities (hex) of the devices that a run may ask: those that its beacon chooses, or everybody."""
+        names = [key.hex() for key in self.roster.keys]
+        return frozenset(names) if terms.cohort is None else cohort_of(terms.beacon, names, terms.cohort)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PinnedRoster:
+        """What ``bytes_of`` wrote; thousands of simulated devices in one process share one."""
+        digest = sha256(data).digest()
+        roster = _ROSTERS.get(digest)
+        if roster is None:
+            roster = _ROSTERS[digest] = cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+        return roster
+
+    @staticmethod
+    def by_digest(digest: bytes) -> PinnedRoster | None:
+        """A roster that somebody in this process holds, by its digest."""
+        return _ROSTERS.get(digest)
+
+    @staticmethod
+    def bytes_of(keys: Sequence[bytes], users: Sequence[int]) -> bytes:
+        """A roster as it is kept in the device's file."""
+        return msgspec.msgpack.encode((keys, users))
+
+    def __len__(self) -> int:
+        return len(self.roster)
+
+    def __repr__(self) -> str:
+        return f"PinnedRoster({len(self)} devices)"
+
+
+_ROSTERS: WeakValueDictionary[bytes, PinnedRoster] = WeakValueDictionary()
+
+
+@lru_cache(maxsize=2)
+def read_lists(body: bytes) -> ListModel:
+    """The model for lists in a message. Thousands of simulated devices in one process share one."""
+    table = decode(body)
+    if not isinstance(table, ListTable):
+        raise ProtocolError(f"refused: a {type(table).__name__} is no model for lists")
+    return ListModel.of(table)

@@ -1,0 +1,334 @@
+"""The one SQLite file of a device: made once, private to its owner, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from hdpmf.common.base.platform import lock_file
+from hdpmf.common.base.sqlite import FileKind, count_tables, keep_on_disk
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.integrity import HEAD_TABLE, RowIntegrity, counter_of
+
+MEMORY = ":memory:"
+_KIND = FileKind(
+    name="a device store",
+    application=0x68647076,  # "hdpv"
+    schema=3,  # 2: a head over all rows; 3: a place for each recommender, which version 0.2.0 knows nothing of
+    safe="What was there before is safe and nothing new was written; free space or permissions, then try again",
+    remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
+    "since",
+)
+_PATIENCE = 30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
+
+_LEDGER_KEPT = (
+    "CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
+)
+_TABLES = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE people (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE ratings (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE states (number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL);
+CREATE TABLE replies (
+    run BLOB NOT NULL, number INTEGER NOT NULL, request BLOB NOT NULL, sealed BLOB NOT NULL,
+    PRIMARY KEY (run, number, request)
+) WITHOUT ROWID;
+CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
+CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+_BEFORE_HEADS = 1
+# Version 0.1.0 agreed to its runs by other rules, and its recommenders cannot reach this version: they end here. What
+# ratings have paid for them is in the ledger, and stays paid.
+_END_RUNS = ("DELETE FROM states", "DELETE FROM replies", "DELETE FROM settings WHERE name = 'own:open runs'")
+
+
+class Database:
+    """A connection. Everything goes through `execute`, and what belongs together through `transaction`.
+
+    Several commands may use one file at a time; their transactions come one after another. Threads may share one.
+
+    Attributes:
+        in_memory: There is none.
+        rollbacks: How many transactions were undone here.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, make: bool = False) -> None:
+        self.in_memory = os.fspath(path) == MEMORY
+        self.path = Path(path)
+        self.rollbacks = 0
+        self._depth = 0
+        self._lock = threading.RLock()
+        self._serving: IO[bytes] | None = None
+        self._tally: RowIntegrity | None = None
+        if make:
+            self._claim()
+        elif not self.in_memory and not self.path.is_file():
+            raise ConfigError(f"there is no device store at {self.path}; make one with: hdpmf device init {self.path}")
+        with _KIND.errors(self.path):
+            self._connection = sqlite3.connect(
+                self.path,
+                isolation_level=None,
+                timeout=_PATIENCE,
+                check_same_thread=False,
+                # Of thousands of stores they would fill the memory. A round needs ten; making them again costs little.
+                cached_statements=4 if self.in_memory else 128,  # no mutant: memory against time
+            )
+            try:
+                if not make:
+                    self._check()
+                self._prepare()
+            except BaseException:
+                self._connection.close()  # no mutant: the garbage collector does so, a little later
+                if make and not self.in_memory:
+                    self.path.unlink(missing_ok=True)
+                raise
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+        if self._serving is not None:
+            self._serving.close()
+            self._serving = None
+
+    def lay_tables(self, vault: Vault) -> None:
+        """Make the tables, inside the transaction that fills them."""
+        for statement in _statements(_TABLES + _LEDGER_KEPT + HEAD_TABLE):
+            self.execute(statement)
+        if not self.in_memory:  # nobody else gets at that
+            self._tally = RowIntegrity(self._connection, vault, self.path)
+            self._tally.follow()
+            self._tally.begin(first=True)
+        self.execute(f"PRAGMA application_id = {_KIND.application}")
+        self.execute(f"PRAGMA user_version = {_KIND.schema}")
+
+    def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
+        """See whether the file is whole and the newest, and watch over it from now on; as in `RowTally.check`."""
+        with self._lock, _KIND.errors(self.path):
+            tally = RowIntegrity(self._connection, vault, self.path)
+            tally.follow()
+            if self._schema() == _BEFORE_HEADS:
+                if not vault.before_heads:
+                    raise StorageError(f"{self.path} was tampered with: it had a head, which is gone")
+                tally.refuse_old(0, tally.counted(), old_copy=old_copy)
+                tally.start_counter()  # first: killed after the commit, the file must not seem to have lost it
+                old_copy = self._add_head(tally)
+            tally.check(old_copy=old_copy)
+            self._tally = tally
+            if self._schema() < _KIND.schema:  # what is in it comes forward where it is read (``old_joined``)
+                self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
+
+    def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
+        """In one transaction seal every row anew by another vault; nobody can use this connection after it.
+
+        Args:
+            vault: What seals the file from now on.
+            rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go of its rows.
+        """
+        with self.transaction():
+            self.execute("DROP TRIGGER ledger_kept")
+            rewrite()
+            self.execute(_LEDGER_KEPT)
+            if self._tally is not None:
+                self._tally.adopt(vault)
+
+    def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement; its rows."""
+        with self._lock, _KIND.errors(self.path):
+            return self._connection.execute(statement, tuple(values)).fetchall()
+
+    def execute_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run one statement for each row."""
+        with self._lock, _KIND.errors(self.path):
+            self._connection.executemany(statement, rows)
+
+    def version(self) -> int:
+        """A number that changes when another connection has changed the file."""
+        return 0 if self.in_memory else int(self.execute("PRAGMA data_version")[0][0])
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside is one commit, on the disk when this ends; an error undoes all of it."""
+        with self._lock, _KIND.errors(self.path):
+            if self._depth:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                if self._tally is not None:
+                    self._tally.begin()
+                yield
+                if not self._connection.in_transaction:  # a full disk has undone it, and somebody took no notice
+                    raise StorageError(f"nothing was written to {self.path}: the disk refused; free space")
+                if self._tally is not None:
+                    self._tally.finish()
+                self._connection.execute("COMMIT")
+                if self._tally is not None:
+                    self._tally.committed()
+            except BaseException:
+                self.rollbacks += 1
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+                if self._tally is not None:
+                    self._tally.end()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A transaction that waits for nobody: StorageError where another thread or process is writing."""
+        if not self._lock.acquire(blocking=False):
+            raise StorageError(f"{self.path} is in use")
+        try:
+            self.execute("PRAGMA busy_timeout = 0")
+            with self.transaction():
+                yield
+        finally:
+            try:
+                self.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE}")
+            finally:
+                self._lock.release()
+
+    def serve(self) -> None:
+        """Be the only process that answers a recommender from this file, until `close` or the process ends.
+
+        Raises:
+            StorageError: Another process does so already.
+        """
+        if self.in_memory or self._serving is not None:
+            return
+        beside = self.path.with_name(self.path.name + ".lock")
+        stream = None
+        try:
+            # A file of its own: closing a second descriptor of the database would drop SQLite's locks on it.
+            stream = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            lock_file(stream.fileno())
+        except BlockingIOError:
+            if stream is not None:
+                stream.close()
+            raise StorageError(
+                f"{self.path} is in use: another 'hdpmf device join' answers from it; one device is one process"
+            ) from None
+        except OSError as error:
+            if stream is not None:
+                stream.close()
+            raise StorageError(f"cannot lock {self.path}: {error.strerror}") from error
+        self._serving = stream
+
+    def copy_to(self, target: Path) -> None:
+        """Write the whole file as it is now to another place, for its owner only."""
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise StorageError(f"cannot make {target}: {error.strerror}") from error
+        self.execute("VACUUM INTO ?", (str(target),))
+
+    def to_bytes(self) -> bytes:
+        """Return a database that is in memory as bytes."""
+        with self._lock:
+            return self._connection.serialize()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Database:
+        """Return a database in memory from its bytes, which nobody else had."""
+        database = cls(MEMORY, make=True)
+        database._connection.deserialize(data)
+        return database
+
+    def shred(self) -> None:
+        """Leave nothing of what was deleted in the file or beside it."""
+        with self._lock, _KIND.errors(self.path):
+            self._connection.execute("VACUUM")
+            if not self.in_memory:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def remove(self) -> None:
+        """Close the store and delete its file."""
+        self.close()
+        for ending in ("", "-wal", "-shm", "-journal", ".lock"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + ending).unlink()
+        counter_of(self.path).unlink(missing_ok=True)
+
+    def _schema(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _add_head(self, tally: RowIntegrity) -> bool:
+        """Bring a file of version 0.1.0 forward; False where another process has just done so."""
+        with self.transaction():
+            if self._schema() != _BEFORE_HEADS:
+                return False
+            self._connection.execute(HEAD_TABLE)
+            tally.begin(first=True)
+            for statement in _END_RUNS:
+                self._connection.execute(statement)
+            tally.adopt()
+            tally.finish()
+            self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
+        tally.end()
+        return True
+
+    def _claim(self) -> None:
+        """Make an empty file that only its owner can read, before anything is in it."""
+        if self.in_memory:
+            return
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise ConfigError(f"{self.path} exists already; a store is made once. Choose another name") from None
+        except OSError as error:
+            raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
+
+    def _check(self) -> None:
+        if self.in_memory:
+            raise ConfigError("a store in memory is made with create; there is none to open")
+        try:
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            if mode & 0o077:
+                self.path.chmod(mode & 0o700)
+        except OSError as error:
+            raise StorageError(f"cannot keep {self.path} private: {error.strerror}") from error
+        if not _KIND.is_ours(self._connection):
+            if not count_tables(self._connection):
+                raise StorageError(
+                    f"{self.path} is empty: making it was interrupted, or it was truncated; if it was never used, "
+                    "delete it and run init again"
+                )
+            raise ConfigError(f"{self.path} is an SQLite file of something else, not a device store")
+        _KIND.check(self._connection, self.path)
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        # Deleted bytes are overwritten: what a person has forgotten must not be found in the file.
+        run("PRAGMA secure_delete = ON").fetchall()
+        if self.in_memory:
+            run("PRAGMA page_size = 512")  # thousands of them fit in memory then; no mutant: memory against time
+            run("PRAGMA journal_mode = MEMORY").fetchall()
+            return
+        keep_on_disk(self._connection)
+        run("PRAGMA cache_size = -65536")  # 64 MB, for a silo's many ratings; no mutant: memory against time
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script; ``executescript`` would commit first."""
+    pending = ""
+    for line in script.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""

@@ -1,0 +1,418 @@
+"""The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in one SQLite file.
+
+The file is readable by its owner only and, with a passphrase, sealed (see ``vault``). Each method is one commit, on
+the disk when it returns; ``transaction`` makes one of several. A process that is killed at any instant leaves all that
+was committed and nothing else. Several commands may use a file at a time; one of them may answer a recommender.
+
+A copy of the file that is put back later has forgotten what was sent since. It is refused by the counter beside the
+file (see ``tally``), unless that is an old one too: do not restore old copies of a store that has been used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from copy import copy
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.data import Ratings, RatingScale
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol import AnyCatalogue
+from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.private.device.disclosures.ledger import Ledger
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, PinnedRoster
+from hdpmf.private.device.store.database import Database
+from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.pins import PinnedItems, RosterPin, add_place, places_of, set_scale
+from hdpmf.private.device.store.ratings_table import ME, RatedItems, RatedTable, Record
+from hdpmf.private.device.store.tables import (
+    FIRST,
+    Moved,
+    NamedValues,
+    Runs,
+    at_place,
+    read_header,
+    read_moved,
+    refuse_moved,
+    write_header,
+    write_moved,
+)
+
+_IDENTITY, _POLICY, _USERS = "identity", "policy", "users"
+MODEL, OPEN_RUNS, OWN_ITEMS = "model", "open runs", "own catalogue"
+"""Names of `put`: the finished model (see ``local_model``), the runs under way, the items of the owner's own file."""
+_OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
+"""Names of `put` that each recommender has its own of."""
+_OWN = "own:"  # before the names of `put`, so that they never meet ours
+
+
+class DeviceStore:
+    """A device's store; use it as a context manager. Make one with `create` or `open`.
+
+    Attributes:
+        users: Users that this device speaks for.
+        identity: The device's signing key.
+        ledger: What was sent and paid.
+        runs: What is kept of runs under way, and what was answered in them.
+        rated: The ratings and their weights, one by one. PRIVATE.
+        place: The recommender's, whose catalogue, roster and model this is about (see `at`).
+    """
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        self._values = NamedValues(database, vault)
+        self.users = msgspec.msgpack.decode(self._values.need(_USERS), type=int)
+        self.identity = DeviceIdentity(self._values.need(_IDENTITY))
+        self.rated = RatedItems(database, vault, self.users)
+        self.runs = Runs(database, vault)
+        self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
+        self.place = FIRST
+        self._views = {FIRST: self}  # one for each place, which all of them share
+        self._items = PinnedItems(database, self._values)
+        self._roster = RosterPin(database, self._values)
+        self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        users: int = 1,
+        passphrase: str | None = None,
+        policy: Policy | None = None,
+        scale: RatingScale | None = None,
+    ) -> DeviceStore:
+        """Make a store with a new identity.
+
+        Args:
+            path: The file, which must not exist; ``":memory:"`` for simulation.
+            users: Users that this device speaks for: 1 for a person's, more for a silo.
+            passphrase: Seal everything with it.
+            policy: What the device agrees to.
+            scale: The scale of its owner's ratings; None takes that of the first table of ratings.
+
+        Raises:
+            ConfigError: There is a file already.
+            StorageError: The disk refused.
+        """
+        if users < 1:
+            raise ConfigError("a device speaks for 1 user or more")
+        vault = Vault.new(passphrase)
+        database = Database(path, make=True)
+        try:
+            with database.transaction():
+                database.lay_tables(vault)
+                write_header(database, vault)
+                values = NamedValues(database, vault)
+                values.set(_USERS, msgspec.msgpack.encode(users))
+                values.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
+                values.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
+                if scale is not None:
+                    set_scale(values, scale)
+            return cls(database, vault)
+        except BaseException:
+            with suppress(OSError):
+                database.remove()
+            raise
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        passphrase: str | None = None,
+        serving: bool = False,
+        old_copy: bool = False,
+        moved: bool = False,
+    ) -> DeviceStore:
+        """Open a store.
+
+        Args:
+            path: The file.
+            passphrase: Where it is encrypted.
+            serving: To answer a recommender: one process at a time may.
+            old_copy: Take an old copy too, or one that was moved without its counter: it has forgotten what was sent
+                since, and may send it again.
+            moved: Take one that was moved to another machine too, to look at it or to delete it (see ``moving``).
+
+        Raises:
+            ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was moved away.
+            PrivacyError: The passphrase is wrong or missing.
+            StorageError: It is damaged, was tampered with, is an old copy or in use by another process that serves, or
+                the disk refused.
+        """
+        database = Database(path)
+        try:
+            vault = Vault.unlock(read_header(database), passphrase)
+            database.check_rows(vault, old_copy=old_copy)
+            if vault.before_heads and vault.is_encrypted:
+                write_header(database, vault)
+            made = cls(database, vault)
+            if serving:
+                database.serve()
+            if not moved:
+                refuse_moved(database.path, made.moved)
+            return made
+        except BaseException:
+            database.close()
+            raise
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> DeviceStore:
+        """Return a simulated device's store from what `to_bytes` gave."""
+        database = Database.from_bytes(data)
+        return cls(database, Vault.unlock(read_header(database), None))
+
+    def to_bytes(self) -> bytes:
+        """Return a store that is in memory as bytes: simulated devices travel between processes."""
+        return self._database.to_bytes()
+
+    @staticmethod
+    def is_encrypted(path: str | os.PathLike[str]) -> bool:
+        """Whether a store needs a passphrase."""
+        database = Database(path)
+        try:
+            return Vault.needs_passphrase(read_header(database))
+        finally:
+            database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"DeviceStore({self.identity.public.hex()[:16]})"
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._database.close()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything inside is one commit; an error undoes all of it."""
+        return self._database.transaction()
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """The same without waiting for anybody: StorageError where another thread or process is writing."""
+        return self._database.at_once()
+
+    def at(self, place: int) -> DeviceStore:
+        """This store at a recommender's place: with its catalogue, roster, model and pins. All else is the same."""
+        if place not in self.places:
+            raise ConfigError("this store has no such place")
+        if place not in self._views:
+            view = self._views[place] = copy(self)
+            view.place, view._table = place, None
+            view._items = PinnedItems(self._database, self._values, place)
+            view._roster = RosterPin(self._database, self._values, place)
+        return self._views[place]
+
+    @property
+    def places(self) -> range:
+        """The places of recommenders; the first is there before anybody has joined one."""
+        return places_of(self._values)
+
+    def new_place(self) -> DeviceStore:
+        """This store at a new place, for one more recommender."""
+        return self.at(add_place(self._values))
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether there is a passphrase."""
+        return self._vault.is_encrypted
+
+    def set_identity(self, identity: DeviceIdentity) -> None:
+        """Be another device from now on (see ``rotation``)."""
+        self._values.set(_IDENTITY, identity.secret_bytes())
+        for view in self._views.values():
+            view.identity = identity
+
+    @property
+    def policy(self) -> Policy:
+        """What this device agrees to."""
+        return msgspec.msgpack.decode(self._values.need(_POLICY), type=Policy)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Agree to something else from now on."""
+        self._values.set(_POLICY, msgspec.msgpack.encode(policy))
+
+    @property
+    def scale(self) -> RatingScale | None:
+        """The scale that the owner rates on, where it is known. No recommender's word changes it."""
+        return self._items.scale
+
+    def rate(self, item: str, value: float, *, user: str = ME) -> None:
+        """Add or change a rating. It has to be on the owner's scale and, once a catalogue is pinned, on that one's."""
+        scale = self.scale
+        if scale is not None and not scale.low <= value <= scale.high:
+            raise RatingsError(f"a rating is not on this device's scale {scale}; nothing was changed")
+        self.rated.put([Record(user, item, float(value))], self.pinned_catalogue)
+
+    def remove(self, item: str, *, user: str = ME) -> None:
+        """Take a rating out. What it has spent stays spent, also if it comes back."""
+        self.rated.remove(user, item)
+
+    def add(self, ratings: Ratings) -> None:
+        """Add many ratings, for a silo or a simulation. Ids become text. The first table says what the scale is."""
+        with self.transaction():
+            own = self.scale
+            if own is not None and (own.low, own.high) != (ratings.scale.low, ratings.scale.high):
+                raise RatingsError(f"these ratings are on the scale {ratings.scale}; this device's is {own}")
+            self.rated.put_table(ratings, self.pinned_catalogue)
+            if own is None:
+                self._items.set_scale(ratings.scale)
+
+    def set_weight(
+        self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
+    ) -> None:
+        """Set the privacy weight of a user (``beta``), of an item (``gamma``), or both."""
+        if (item is None) != (gamma is None):
+            raise ConfigError("an item's weight needs both item and gamma")
+        betas = {} if beta is None else {user: beta}
+        self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
+
+    def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
+        """Set the weights of the users, items and ratings of a table, which was given to `add` before."""
+        self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
+
+    def ratings(self) -> Ratings:
+        """The ratings over the pinned catalogue's items. Those that it has no place for are left out."""
+        return self._over_catalogue().ratings
+
+    def weights(self) -> PrivacyWeights:
+        """The privacy weights of `ratings`."""
+        return self._over_catalogue().weights
+
+    @property
+    def n_left_out(self) -> int:
+        """Ratings of items that the catalogue does not have."""
+        return self._over_catalogue().n_left_out
+
+    @property
+    def n_ratings(self) -> int:
+        """All ratings in the store."""
+        return self.rated.count()
+
+    def records(self) -> list[Record]:
+        """All ratings in the store with their weights, with or without a catalogue. For this device's owner only."""
+        return self.rated.weighed()
+
+    def pin_catalogue(self, items: AnyCatalogue) -> PinnedCatalogue:
+        """Take an item table; the one that is pinned then. The same may come again, and what follows from it.
+
+        Raises:
+            ProtocolError: It does not follow from the pinned one, or cannot be used.
+        """
+        return self._items.pin(items, self.get(OWN_ITEMS))
+
+    @property
+    def shelf(self) -> str:
+        """Where the recommender's items are on this device (see ``shelves``)."""
+        return self._items.shelf
+
+    @property
+    def pinned_catalogue(self) -> PinnedCatalogue | None:
+        """The pinned item table with all that is computed from it."""
+        return self._items.now
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the pinned item table."""
+        catalogue = self.pinned_catalogue
+        return None if catalogue is None else catalogue.known.fingerprint
+
+    def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
+        """Pin the devices that may take part, in place of those before: for the owner, never for a message.
+
+        Raises:
+            SecureSumError: It is no roster, or this device is not on it.
+            ProtocolError: It says something else about this device than this device does.
+        """
+        return self._roster.pin(keys, users, self.identity.public, self.users)
+
+    @property
+    def roster(self) -> PinnedRoster | None:
+        """The pinned roster."""
+        return self._roster.now
+
+    def get(self, key: str) -> bytes | None:
+        """A small thing that was put here."""
+        return self._values.get(self._name_of(key))
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Keep a small thing, sealed; None takes it out of the file."""
+        self._values.set(self._name_of(key), value)
+
+    @property
+    def moved(self) -> Moved | None:
+        """Where the store is going or has gone, if it is on the move."""
+        return read_moved(self._values)
+
+    def set_moved(self, moved: Moved | None) -> None:
+        """Write down that the store is on the move, or no longer."""
+        write_moved(self._values, moved)
+
+    def copy_to(self, target: Path) -> None:
+        """Write all of it to another file, which is the same store: two that are used would spend twice."""
+        self._database.copy_to(target)
+
+    def forget(self, *, ratings: bool = False, model: bool = False) -> None:
+        """Take the user vectors and the run under way out of the file, for good. The ledger stays.
+
+        Args:
+            ratings: Also the ratings and their weights.
+            model: Also the item tables, and the owner's own.
+        """
+        with self.transaction():
+            self.runs.clear()
+            self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
+            self._values.drop(_OWN + OPEN_RUNS, *([_OWN + OWN_ITEMS] if model else ()))
+            self._table = None
+            for view in map(self.at, self.places):
+                self._values.drop(view._name_of(MODEL))
+                if model:
+                    view._items.forget()
+            if ratings:
+                self.rated.clear()
+        self._database.shred()
+
+    def forget_place(self) -> None:
+        """Take all that is here of this place's recommender out of the file. Ratings and the ledger stay."""
+        with self.transaction():
+            self._items.forget()
+            self._roster.forget()
+            self._values.drop(*map(self._name_of, _OF_A_PLACE))
+        self._database.shred()
+
+    def destroy(self) -> None:
+        """Delete the file, with its identity and its ledger."""
+        self._database.remove()
+
+    def over(self, catalogue: PinnedCatalogue) -> RatedTable:
+        """Ratings and weights over the items of a catalogue: the pinned one, or an earlier version of it."""
+        # This process, a rollback or another command may have changed ratings; another thread may do the same as this.
+        now = (self._database.version(), self._database.rollbacks, self.rated.changes)
+        kept = self._table
+        if kept is None or kept[0] != now or kept[1] is not catalogue:
+            kept = self._table = now, catalogue, self.rated.table(catalogue)
+        return kept[2]
+
+    def _name_of(self, key: str) -> str:
+        return _OWN + (at_place(self.place, key) if key in _OF_A_PLACE else key)
+
+    def _over_catalogue(self) -> RatedTable:
+        catalogue = self.pinned_catalogue
+        if catalogue is None:
+            raise ConfigError("no item table is pinned yet; it comes with the first conversation (hdpmf device join)")
+        return self.over(catalogue)

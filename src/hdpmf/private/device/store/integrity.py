@@ -1,0 +1,218 @@
+"""Whether a device's file is whole, and the newest: a keyed sum over all its rows, and a counter beside it.
+
+Every commit writes a head: how many commits there were, and the sum of the keyed digests of all rows. A row that was
+changed, deleted, moved or put back makes another sum, which is seen when the file is opened. A whole file that is put
+back is older than the counter beside it says. With a passphrase nobody else can make a head; without one the key lies
+in the file, and the sum finds damage only. Nobody can tell an old file with an old counter from a new one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.errors import StorageError
+from hdpmf.private.device.store.encryption import Vault
+
+_COLUMNS = {
+    "settings": ("name", "sealed"),
+    "people": ("tag", "sealed"),
+    "items": ("tag", "sealed"),
+    "ratings": ("tag", "sealed"),
+    "states": ("number", "run", "sealed"),
+    "replies": ("run", "number", "request", "sealed"),
+    "ledger": ("number", "entry", "charges"),
+}
+HEAD_TABLE = "CREATE TABLE head (place INTEGER PRIMARY KEY CHECK (place = 1), sealed BLOB NOT NULL);"
+_BYTES = 32
+_MODULUS = 1 << (8 * _BYTES)
+
+NEWEST = (
+    "bring the newest copy (the store and the file {counter} beside it); if there is none, --old-copy goes on with "
+    "this one, which has forgotten what was sent since and may send it again"
+)
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    commits: int
+    total: bytes
+    check: bytes  # the vault's, over both: without a passphrase a head is not sealed
+
+
+class _Counter(msgspec.Struct, frozen=True):
+    store: str
+    commits: int
+    check: str
+
+
+class RowIntegrity:
+    """The sum over the rows of one connection's file, kept up to date inside its transactions."""
+
+    def __init__(self, connection: sqlite3.Connection, vault: Vault, path: Path) -> None:
+        self._connection = connection
+        self._vault = vault
+        self._path = path
+        self._counter = counter_of(path)
+        self._name = vault.lasting_check(b"store").hex()[:32]
+        self._open = self._changed = False
+        self._commits = self._total = 0
+
+    def follow(self) -> None:
+        """From now on know every row that is written or deleted."""
+        self._connection.create_function("hdpmf_row", -1, self._row)
+        # Rows that INSERT OR REPLACE takes out are told of only so.
+        self._connection.execute("PRAGMA recursive_triggers = ON")
+        for table, columns in _COLUMNS.items():
+            new, old = (", ".join(f"{which}.{name}" for name in columns) for which in ("NEW", "OLD"))
+            for event, sign, values in (("INSERT", 1, new), ("DELETE", -1, old)):
+                self._connection.execute(
+                    f"CREATE TEMP TRIGGER tally_{table}_{event} AFTER {event} ON main.{table} "
+                    f"BEGIN SELECT hdpmf_row({sign}, '{table}', {values}); END"
+                )
+            self._connection.execute(
+                f"CREATE TEMP TRIGGER tally_{table}_UPDATE BEFORE UPDATE ON main.{table} "
+                "BEGIN SELECT RAISE(ABORT, 'rows are replaced, not updated'); END"
+            )
+
+    def begin(self, *, first: bool = False) -> None:
+        """A transaction begins; in the ``first`` one of a file there is no head yet."""
+        head = _Head(0, bytes(_BYTES), b"") if first else self._head()
+        self._commits, self._total = head.commits, int.from_bytes(head.total, "big")
+        self._open, self._changed = True, first
+
+    def finish(self) -> None:
+        """Write the head, just before the commit."""
+        if not self._changed:
+            return
+        self._commits += 1
+        total = self._total.to_bytes(_BYTES, "big")
+        head = _Head(self._commits, total, self._vault.check(_stated(self._commits, total)))
+        sealed = self._vault.seal(msgspec.msgpack.encode(head), b"head")
+        self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?)", (sealed,))
+
+    def committed(self) -> None:
+        """The commit is on the disk: the counter says so before anybody hears of it."""
+        if self._changed:
+            self._count(self._commits)
+
+    def end(self) -> None:
+        """The transaction is over, one way or the other."""
+        self._open = self._changed = False
+
+    def check(self, *, old_copy: bool = False) -> None:
+        """See whether the file is whole and the newest.
+
+        Args:
+            old_copy: The owner knows that it is an old copy, or was moved without its counter.
+
+        Raises:
+            StorageError: It is not.
+        """
+        counted = self.counted()  # first: another process may commit at any moment
+        self._connection.execute("BEGIN")
+        try:
+            head, total = self._head(), self._sum()
+            spent = self._connection.execute("SELECT count(*) FROM ledger").fetchone()[0]
+        finally:
+            self._connection.execute("ROLLBACK")
+        if total.to_bytes(_BYTES, "big") != head.total:
+            raise StorageError(
+                f"{self._path} is damaged or was tampered with: rows were changed, deleted or put back; "
+                + NEWEST.format(counter=self._counter.name)
+            )
+        self.refuse_old(head.commits, counted, spent=bool(spent), old_copy=old_copy)
+        if counted is None or head.commits < counted:
+            self._write_counter(head.commits)
+        else:
+            self._count(head.commits)
+
+    def refuse_old(self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False) -> None:
+        """Refuse a file with fewer commits than were counted, or one that has spent and that nobody has counted."""
+        if old_copy:
+            return
+        if counted is not None and commits < counted:
+            raise StorageError(
+                f"{self._path} is an old copy: {counted - commits} changes were made since; "
+                + NEWEST.format(counter=self._counter.name)
+            )
+        if counted is None and spent:
+            raise StorageError(
+                f"{self._path} has lost its counter, {self._counter.name}, so that nobody can say whether it is the "
+                "newest copy; " + NEWEST.format(counter=self._counter.name)
+            )
+
+    def adopt(self, vault: Vault | None = None) -> None:
+        """Inside a transaction: count all rows, by another vault if one is given, which then seals the head."""
+        if vault is not None:
+            self._vault = vault
+        self._total = self._sum()
+
+    def _row(self, sign: int, *row: object) -> None:
+        if not self._open:
+            raise StorageError("a row was written outside of a transaction")
+        self._total = (self._total + sign * self._digest(row)) % _MODULUS
+        self._changed = True
+
+    def _digest(self, row: tuple[object, ...]) -> int:
+        return int.from_bytes(self._vault.check(msgspec.msgpack.encode(row)), "big")
+
+    def _sum(self) -> int:
+        total = 0
+        for table, columns in _COLUMNS.items():
+            names = ", ".join(columns)
+            for row in self._connection.execute(f"SELECT {names} FROM {table}"):  # noqa: S608  # names of ours
+                total += self._digest((table, *row))
+        return total % _MODULUS
+
+    def _head(self) -> _Head:
+        rows = self._connection.execute("SELECT sealed FROM head").fetchall()
+        try:
+            head = msgspec.msgpack.decode(self._vault.open(rows[0][0], b"head"), type=_Head)
+        except (IndexError, TypeError, msgspec.MsgspecError):
+            raise StorageError(f"{self._path} has no head: it is damaged or was tampered with") from None
+        if head.check != self._vault.check(_stated(head.commits, head.total)):
+            raise StorageError(f"the head of {self._path} is damaged or was tampered with")
+        return head
+
+    def counted(self) -> int | None:
+        """What the counter says; None where there is none of this store."""
+        try:
+            counter = msgspec.json.decode(self._counter.read_bytes(), type=_Counter)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read {self._counter}: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        if counter.store != self._name or counter.check != self._signed(counter.commits):
+            return None  # of another store that was here
+        return counter.commits
+
+    def start_counter(self) -> None:
+        """Count from 0, where nobody has counted yet."""
+        if self.counted() is None:
+            self._write_counter(0)
+
+    def _count(self, commits: int) -> None:
+        """Raise the counter. Two processes at a time may leave it one behind, which the next commit makes good."""
+        if (self.counted() or 0) < commits:
+            self._write_counter(commits)
+
+    def _write_counter(self, commits: int) -> None:
+        counter = _Counter(self._name, commits, self._signed(commits))
+        atomic_write(self._counter, msgspec.json.encode(counter) + b"\n", mode=0o600)
+
+    def _signed(self, commits: int) -> str:
+        return self._vault.lasting_check(msgspec.msgpack.encode(("counter", commits))).hex()
+
+
+def counter_of(path: Path) -> Path:
+    """Where the counter of a store is."""
+    return path.with_name(path.name + ".counter")
+
+
+def _stated(commits: int, total: bytes) -> bytes:
+    return msgspec.msgpack.encode(("head", commits, total))

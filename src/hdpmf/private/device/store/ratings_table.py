@@ -1,0 +1,338 @@
+"""The ratings and privacy weights in a device's file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.errors import PrivacyError, RatingsError, StorageError, UnknownIdError
+from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, name_in
+from hdpmf.private.device.store.database import Database
+from hdpmf.private.device.store.encryption import Vault
+
+ME = "me"
+_MAX_ID_LENGTH = 256
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A rating as it lies in the file: one per user and item.
+
+    Attributes:
+        weight: Overrides the product of the two weights.
+        since: Number of the ledger's last entry when the rating got this value: what came after it may have sent this
+            one, what came before has not. 0 in records of version 0.1.0, which did not say it.
+    """
+
+    user: str
+    item: str
+    value: float
+    weight: float | None = None
+    since: int = 0
+
+    def __repr__(self) -> str:
+        return "Record(...)"
+
+
+class _Weight(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    name: str
+    weight: float | None
+
+    def __repr__(self) -> str:
+        return "_Weight(...)"
+
+
+_RECORD = msgspec.msgpack.Decoder(Record)
+_WEIGHT = msgspec.msgpack.Decoder(_Weight)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RatedTable:
+    """Ratings and their weights over a catalogue, and how many ratings it has no place for."""
+
+    ratings: Ratings
+    weights: PrivacyWeights
+    n_left_out: int
+
+
+class RatedItems:
+    """Ratings and weights, sealed one by one.
+
+    Attributes:
+        changes: How often this process has written any.
+    """
+
+    def __init__(self, database: Database, vault: Vault, users: int) -> None:
+        self._database = database
+        self._vault = vault
+        self._users = users
+        self.changes = 0
+
+    def pair_tag(self, user: str, item: str) -> bytes:
+        """What the file calls a rating."""
+        return self._vault.tag(b"pair", user, item)
+
+    def user_tag(self, user: str) -> bytes:
+        """What the file calls a user."""
+        return self._vault.tag(b"user", user)
+
+    def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
+        """Add ratings, replacing those of the same user and item (whose own weight stays, where none is given)."""
+        for record in records:
+            _check_id(record.user, "user")
+            _check_id(record.item, "item")
+        values = np.array([record.value for record in records], np.float64)
+        if not bool(np.isfinite(values).all()):
+            raise RatingsError("a rating must be a number")
+        if catalogue is not None:
+            known = np.array([record.item in catalogue.positions for record in records], bool)
+            if not bool(catalogue.fit(values[known]).all()):
+                raise RatingsError(f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed")
+        with self._database.transaction():
+            self._admit({record.user for record in records})
+            records = self._after(records)
+            self._write("ratings", ((self.pair_tag(record.user, record.item), record) for record in records))
+
+    def remove(self, user: str, item: str) -> None:
+        """Take a rating out of the file."""
+        with self._database.transaction():
+            if self.find(user, item) is None:
+                raise UnknownIdError("there is no such rating here, so nothing was removed")
+            self.changes += 1
+            self._database.execute("DELETE FROM ratings WHERE tag = ?", (self.pair_tag(user, item),))
+
+    def put_table(self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None) -> None:
+        """Add the ratings of a table, with a weight for each where they are given. Ids become text."""
+        if ratings.implicit:
+            raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
+        own = [None] * len(ratings) if weights is None else weights.tolist()
+        shelf = PLAIN if catalogue is None else catalogue.shelf
+        items = [name_in(shelf, str(item)) for item in ratings.item_ids.tolist()]
+        columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
+        self.put([Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)
+
+    def weigh_table(self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None) -> None:
+        """Set the weights of a table's users, items and, where they have their own, ratings."""
+        beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+        users, items = ratings.users.ids, ratings.items.ids
+        shelf = PLAIN if catalogue is None else catalogue.shelf
+        people, things = (sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes))
+        with self._database.transaction():
+            self.weigh(
+                {str(users[code]): float(beta[code]) for code in people},
+                {name_in(shelf, str(items[code])): float(gamma[code]) for code in things},
+            )
+            if weights.rating_weights is not None:
+                self.put_table(ratings, catalogue, weights.for_ratings(ratings))
+
+    def find(self, user: str, item: str) -> Record | None:
+        """The rating of an item by a user."""
+        tag = self.pair_tag(user, item)
+        rows = self._database.execute("SELECT sealed FROM ratings WHERE tag = ?", (tag,))
+        return self._record(tag, rows[0][0]) if rows else None
+
+    def values_of(self, user: str, items: Iterable[str]) -> dict[str, float]:
+        """A user's ratings of a few items."""
+        found = (self.find(user, item) for item in items)
+        return {record.item: record.value for record in found if record is not None}
+
+    def records(self) -> list[Record]:
+        """All ratings, by user and item."""
+        return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
+
+    def weighed(self) -> list[Record]:
+        """All ratings, each with its weight, be it its own or the product of its user's and its item's."""
+        betas, gammas = self.betas(), self.gammas()
+        return [
+            record
+            if record.weight is not None
+            else msgspec.structs.replace(record, weight=betas[record.user] * gammas.get(record.item, 1.0))
+            for record in self.records()
+        ]
+
+    def count(self) -> int:
+        """How many ratings there are."""
+        return int(self._database.execute("SELECT count(*) FROM ratings")[0][0])
+
+    def weigh(self, betas: Mapping[str, float], gammas: Mapping[str, float]) -> None:
+        """Set the privacy weights of users and of items."""
+        with self._database.transaction():
+            self._admit(set(betas))
+            self._write(
+                "people", [(self.user_tag(user), _Weight(user, _checked(beta))) for user, beta in betas.items()]
+            )
+            known = self.gammas()
+            for item in gammas:
+                _check_id(item, "item")
+            # Items without a weight of their own have 1; most have, and there are many.
+            changed = {item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)}
+            self._write("items", [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()])
+
+    def betas(self) -> dict[str, float]:
+        """The weight of every user here."""
+        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("people")}
+
+    def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
+        """The weight of the items that have one; only of these few, if they are given."""
+        found = self._weights("items") if of is None else self._weights("items", map(self._item_tag, of))
+        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in found}
+
+    def clear(self) -> None:
+        """Take all ratings, users and weights out of the file."""
+        with self._database.transaction():
+            self.changes += 1
+            for table in ("ratings", "people", "items"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
+
+    def move_to(self, other: RatedItems) -> None:
+        """Seal everything anew by the vault of ``other``, which is for the same file."""
+        ratings, people, items = self._unsorted(), list(self._weights("people")), list(self._weights("items"))
+        with self._database.transaction():
+            self.clear()
+            other._write("ratings", ((other.pair_tag(row.user, row.item), row) for row in ratings))
+            other._write("people", ((other.user_tag(row.name), row) for row in people))
+            other._write("items", ((other._item_tag(row.name), row) for row in items))
+
+    def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+        """The weight of each rating, by user and item; NaN where there is no such rating."""
+        betas, gammas = self.betas(), self.gammas()
+        own = {(record.user, record.item): record.weight for record in self._unsorted()}
+
+        def weight(pair: tuple[str, str]) -> float:
+            weight = own.get(pair, math.nan)
+            return betas[pair[0]] * gammas.get(pair[1], 1.0) if weight is None else weight
+
+        return np.array([weight(pair) for pair in pairs], np.float64)
+
+    def table(self, catalogue: PinnedCatalogue) -> RatedTable:
+        """Ratings and weights over a catalogue."""
+        betas, gammas, items = self.betas() or {ME: 1.0}, self.gammas(), catalogue.known.items
+        users = IdIndex(sorted(betas))
+        beta = np.array([betas[name] for name in users.ids.tolist()])
+        gamma = np.ones(len(items))
+        for name, weight in gammas.items():
+            if name in catalogue.positions:
+                gamma[catalogue.positions[name]] = weight
+        rows = self._unsorted()
+        place, code_of = catalogue.positions.get, {name: code for code, name in enumerate(users.ids.tolist())}
+        positions = np.fromiter((place(row.item, -1) for row in rows), np.int32, len(rows))
+        codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
+        values = np.fromiter((row.value for row in rows), np.float64, len(rows))
+        own = np.fromiter((math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows))
+        kept = np.flatnonzero(positions >= 0)
+        kept = kept[np.lexsort((positions[kept], codes[kept]))]
+        codes, positions, own = codes[kept], positions[kept], own[kept]
+        ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
+        mixed = np.where(np.isnan(own), beta[codes] * gamma[positions], own) if bool((own > 0).any()) else None
+        return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept))
+
+    def _after(self, records: Sequence[Record]) -> list[Record]:
+        """Ratings with what is kept of those in whose place they come."""
+        single = len(records) == 1
+        found = [self.find(records[0].user, records[0].item)] if single else self._unsorted()
+        before = {(record.user, record.item): record for record in found if record is not None}
+        now = int(self._database.execute("SELECT coalesce(max(number), 0) FROM ledger")[0][0])
+
+        def after(record: Record) -> Record:
+            old = before.get((record.user, record.item))
+            since = old.since if old is not None and old.value == record.value else now
+            weight = old.weight if single and old is not None and record.weight is None else record.weight
+            return msgspec.structs.replace(record, since=since, weight=weight)
+
+        return [after(record) for record in records]
+
+    def _admit(self, users: set[str]) -> None:
+        """Know these users from now on, if there is room for them."""
+        for user in sorted(users):
+            _check_id(user, "user")
+            tag = self.user_tag(user)
+            if self._database.execute("SELECT 1 FROM people WHERE tag = ?", (tag,)):
+                continue
+            if self._database.execute("SELECT count(*) FROM people")[0][0] >= self._users:
+                raise RatingsError(
+                    f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, and the noise that "
+                    "it adds depends on that; make one with more (hdpmf device init --users N)"
+                )
+            self._write("people", [(tag, _Weight(user, None))])
+
+    def _item_tag(self, item: str) -> bytes:
+        return self._vault.tag(b"item", item)
+
+    def _write(self, table: str, rows: Iterable[tuple[bytes, Record | _Weight]]) -> None:
+        self.changes += 1
+        seal, encode = self._vault.seal, msgspec.msgpack.encode
+        self._database.execute_many(
+            f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
+            # In the order of the file: much faster for many, and no order of rating can be read off it.
+            ((tag, seal(encode(row), table.encode() + tag)) for tag, row in sorted(rows, key=itemgetter(0))),
+        )
+
+    def _unsorted(self) -> list[Record]:
+        rows = self._database.execute("SELECT tag, sealed FROM ratings")
+        return [self._record(tag, sealed) for tag, sealed in rows]
+
+    def _record(self, tag: bytes, sealed: bytes) -> Record:
+        return _decoded(_RECORD, self._vault.open(sealed, b"ratings" + tag))
+
+    def _weights(self, table: str, tags: Iterable[bytes] | None = None) -> Iterator[_Weight]:
+        query, execute = f"SELECT tag, sealed FROM {table}", self._database.execute  # noqa: S608  # a name of ours
+        rows = (
+            execute(query)
+            if tags is None
+            else (row for tag in tags for row in execute(f"{query} WHERE tag = ?", (tag,)))
+        )
+        for tag, sealed in rows:
+            yield _decoded(_WEIGHT, self._vault.open(sealed, table.encode() + tag))
+
+
+def _ratings(
+    users: IdIndex, codes: np.ndarray, positions: np.ndarray, values: np.ndarray, catalogue: PinnedCatalogue
+) -> Ratings:
+    known, empty = catalogue.known, not len(values)
+    if empty:
+        # A table read from outside must not be empty, one cut from another may be: a device without ratings takes
+        # part too.
+        codes, positions, values = np.zeros(1, np.int32), np.zeros(1, np.int32), np.full(1, known.scale.low)
+    made = Ratings(
+        users=users,
+        items=known.items,
+        user_codes=codes,
+        item_codes=positions,
+        values=values.astype(np.float32),
+        scale=known.scale,
+        item_table=known.item_table,
+        name="this device",
+    )
+    return made.take(np.zeros(1, bool)) if empty else made
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError:
+        raise StorageError("a record cannot be read: the store is damaged") from None
+
+
+def _check_id(text: str, kind: str) -> None:
+    if not text or len(text) > _MAX_ID_LENGTH or "\0" in text:
+        raise RatingsError(f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL")
+
+
+def _checked(weight: float) -> float:
+    if not 0 < weight <= 1:
+        raise PrivacyError("a privacy weight must be above 0 and at most 1: 1 allows all of epsilon, less allows less")
+    return float(weight)
+
+
+def _scale_words(catalogue: PinnedCatalogue) -> str:
+    scale = catalogue.known.scale
+    return f"{scale}" if scale.step is None else f"{scale} in steps of {scale.step:g}"

@@ -1,0 +1,316 @@
+"""A new passphrase for a store, and moving a store to another machine.
+
+A new passphrase seals everything anew with a new key, in one commit: a process that is killed at any instant leaves a
+file that opens with the old passphrase, or one that opens with the new. Copies that were made before stay readable.
+
+One ledger goes on in one place. An export is the store itself, sealed with a passphrase and a key of its own. The store
+is marked before the export appears under its name; the import deletes the export before the new store can be used. So
+at most one of the three can be used at any instant, and a killed command is finished by running it again. Nobody can
+prevent that a copy of the export is imported elsewhere too, and spends a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.disclosures.ledger import entry_place, utc_now
+from hdpmf.private.device.store.database import Database
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.integrity import counter_of
+from hdpmf.private.device.store.ratings_table import RatedItems
+from hdpmf.private.device.store.tables import (
+    HEADER,
+    Moved,
+    read_header,
+    refuse_moved,
+    reply_place,
+    state_place,
+    value_place,
+)
+
+
+def change_passphrase(
+    path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False
+) -> None:
+    """Seal a store with a new passphrase; one that was plain is encrypted from now on.
+
+    Args:
+        path: The store's file; nobody may answer a recommender from it meanwhile.
+        new: The new passphrase.
+        old: The one before, where the store is encrypted.
+        old_copy: As in ``DeviceStore.open``.
+
+    Raises:
+        ConfigError: Both are the same, or the new one is empty.
+        PrivacyError: The old passphrase is wrong or missing.
+        StorageError: Another process serves the store, it is damaged, or the disk refused. Nothing has changed then.
+    """
+    if new == old:
+        raise ConfigError("the new passphrase is the old one; nothing was changed")
+    seal_anew(path, new, old=old, old_copy=old_copy)
+
+
+def seal_anew(path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False) -> None:
+    """The same, whatever the new passphrase is: the key is another one in any case."""
+    database = Database(path)
+    try:
+        before = Vault.unlock(read_header(database), old)
+        database.check_rows(before, old_copy=old_copy)
+        database.serve()
+        after = before.renewed(new)
+        database.rewrite_rows(after, lambda: _rewrite(database, before, after))
+        database.shred()
+    finally:
+        database.close()
+
+
+def _rewrite(database: Database, before: Vault, after: Vault) -> None:
+    _rewrite_settings(database, before, after)
+    # How many users there may be is checked when they come.
+    RatedItems(database, before, 1).move_to(RatedItems(database, after, 1))
+    _rewrite_runs(database, before, after)
+    _rewrite_ledger(database, before, after)
+
+
+def _rewrite_settings(database: Database, before: Vault, after: Vault) -> None:
+    rows = database.execute("SELECT name, sealed FROM settings")
+    database.execute("DELETE FROM settings")
+    for name, sealed in rows:
+        place = value_place(name)
+        value = after.header() if name == HEADER else after.seal(before.open(sealed, place), place)
+        database.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
+
+
+def _rewrite_runs(database: Database, before: Vault, after: Vault) -> None:
+    states = database.execute("SELECT number, run, sealed FROM states ORDER BY number")
+    replies = database.execute("SELECT run, number, request, sealed FROM replies")
+    database.execute("DELETE FROM states")
+    database.execute("DELETE FROM replies")
+    for number, run, sealed in states:
+        place = state_place(run)
+        row = (number, run, after.seal(before.open(sealed, place), place))
+        database.execute("INSERT INTO states VALUES (?, ?, ?)", row)
+    for run, number, request, sealed in replies:
+        place = reply_place(run, number, request)
+        kept = (run, number, request, after.seal(before.open(sealed, place), place))
+        database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", kept)
+
+
+def _rewrite_ledger(database: Database, before: Vault, after: Vault) -> None:
+    rows = database.execute("SELECT number, entry, charges FROM ledger ORDER BY number")
+    database.execute("DELETE FROM ledger")
+
+    def again(kind: bytes, number: int, sealed: bytes | None) -> bytes | None:
+        place = entry_place(kind, number)
+        return None if sealed is None else after.seal(before.open(sealed, place), place)
+
+    for number, entry, charges in rows:
+        row = (number, again(b"ledger", number, entry), again(b"charges", number, charges))
+        database.execute("INSERT INTO ledger VALUES (?, ?, ?)", row)
+
+
+def export_store(
+    path: Path, file: Path, export_passphrase: str, *, passphrase: str | None = None, old_copy: bool = False
+) -> None:
+    """Write everything in a store to a file, sealed with a passphrase, and close the store.
+
+    Args:
+        path: The store; nobody may answer a recommender from it meanwhile.
+        file: Must not exist.
+        export_passphrase: Seals the file, and then the new store.
+        passphrase: Of the store, where it is encrypted.
+        old_copy: As in ``DeviceStore.open``.
+
+    Raises:
+        ConfigError: The file exists, or the store was moved already.
+        StorageError: The disk refused; the store can be used as before.
+    """
+    if file.exists():
+        raise ConfigError(f"{file} exists already; choose another name for the export")
+    part = _part(file)
+    with DeviceStore.open(path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True) as store:
+        mark = store.moved
+        if mark is None:
+            at = utc_now()
+            data = _sealed_copy(store, path, passphrase, export_passphrase, Moved(state="travelling", at=at, file=""))
+            atomic_write(part, data, mode=0o600)
+            mark = Moved(state="left", at=at, file=str(file.absolute()), digest=_digest(data))
+            store.set_moved(mark)
+        elif not (mark.state == "left" and mark.file == str(file.absolute()) and _is(part, mark.digest)):
+            refuse_moved(path, mark)
+        _rename(part, file)
+
+
+def import_store(file: Path, path: Path, passphrase: str) -> None:
+    """Make a store of an export, and delete the export.
+
+    Args:
+        file: The export.
+        path: The new store; must not exist.
+        passphrase: Of the export; the new store has the same one.
+
+    Raises:
+        ConfigError: It is no export, or there is a store already.
+        PrivacyError: The passphrase is wrong.
+        StorageError: The disk refused. Run the same again.
+    """
+    if not path.exists():
+        _arrive(file, path, passphrase)
+    with DeviceStore.open(path, passphrase=passphrase, serving=True, moved=True) as store:
+        mark = store.moved
+        if mark is None or mark.state != "arriving":
+            raise ConfigError(f"{path} exists already; choose another name for the new store")
+        if file.exists():
+            if not _is(file, mark.digest):
+                raise ConfigError(f"{path} is being made of another export than {file}; give that one, or another name")
+            _delete(file)
+        store.set_moved(None)
+
+
+def take_back(
+    path: Path, file: Path | None = None, *, lost: bool = False, passphrase: str | None = None, old_copy: bool = False
+) -> None:
+    """Use a store again that was moved away; its export is deleted.
+
+    Args:
+        path: The store.
+        file: The export, which proves that it was not imported: an import deletes it.
+        lost: In place of the file: the owner's word that it was never imported and never will be.
+        passphrase: Of the store, where it is encrypted.
+        old_copy: As in ``DeviceStore.open``.
+
+    Raises:
+        ConfigError: The store was not moved, or this is not its export.
+    """
+    if (file is None) != lost:
+        raise ConfigError("give the export, which is deleted then; if it is lost and was never imported, say --lost")
+    with DeviceStore.open(path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True) as store:
+        mark = store.moved
+        if mark is None or mark.state not in ("left", "returning"):
+            raise ConfigError(f"{path} was not moved away, so that there is nothing to take back")
+        found = [export for export in (file, _part(Path(mark.file))) if export is not None and _is(export, mark.digest)]
+        if not (found or lost or mark.state == "returning"):
+            raise ConfigError(
+                f"{file} is not the export of this store (it went to {mark.file}). If that was imported, this store "
+                "must stay closed: both would spend"
+            )
+        store.set_moved(msgspec.structs.replace(mark, state="returning"))
+        for export in found:
+            _delete(export)
+        store.set_moved(None)
+
+
+def _sealed_copy(store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Moved) -> bytes:
+    with _workshop(path) as folder:  # beside the store: a plain one is not to lie on a stick, not for an instant
+        copy = folder / "store"
+        store.copy_to(copy)
+        seal_anew(copy, new, old=passphrase, old_copy=True)
+        with DeviceStore.open(copy, passphrase=new, moved=True) as travelling:
+            travelling.set_moved(mark)
+        return copy.read_bytes()
+
+
+def _arrive(file: Path, path: Path, passphrase: str) -> None:
+    """Make the new store, which cannot be used yet."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"there is no export at {file}") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from error
+    with _workshop(path) as folder:
+        copy = folder / "store"
+        atomic_write(copy, data, mode=0o600)
+        if not DeviceStore.is_encrypted(copy):
+            raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
+        with DeviceStore.open(copy, passphrase=passphrase, old_copy=True, moved=True) as store:
+            mark = store.moved
+            if mark is None or mark.state != "travelling":
+                raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
+            store.set_moved(msgspec.structs.replace(mark, state="arriving", digest=_digest(data)))
+        _place_counter(copy, path)
+        _rename(copy, path)
+
+
+def _place_counter(copy: Path, path: Path) -> None:
+    """The counter first: a store without it is refused, a counter without its store harms nobody.
+
+    One that says the same as ours is left from an import that was killed right after this: from a store that was used
+    it would say more.
+    """
+    there, ours = counter_of(path), counter_of(copy)
+    if there.exists() and _names(there) == _names(ours) and there.read_bytes() != ours.read_bytes():
+        raise ConfigError(
+            f"{there} says that this store was here before: an export that was imported already, or the machine that "
+            "it left. If you know that it is neither, delete that file, or give another name"
+        )
+    _rename(ours, there)
+
+
+def _names(counter: Path) -> object:
+    """Which store a counter is of."""
+    try:
+        return msgspec.json.decode(counter.read_bytes(), type=dict[str, object]).get("store")
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+@contextmanager
+def _workshop(path: Path) -> Iterator[Path]:
+    """A folder beside a store, for its owner only; what a killed command left there goes first."""
+    folder = path.with_name(f".{path.name}.moving")
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        yield folder
+    except OSError as error:
+        raise StorageError(f"cannot work in {folder}: {error.strerror}; nothing was moved") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _part(file: Path) -> Path:
+    return file.absolute().with_name(f".{file.name}.part")
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def _is(file: Path, digest: str) -> bool:
+    try:
+        return _digest(file.read_bytes()) == digest
+    except OSError:
+        return False
+
+
+def _rename(source: Path, target: Path) -> None:
+    try:
+        os.replace(source, target)
+        folder = os.open(target.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error.strerror}; run the same command again") from error
+
+
+def _delete(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot delete {file} ({error.strerror}), and while it is there it could be imported a second time; make "
+            "it deletable and run the same command again"
+        ) from error

@@ -1,0 +1,166 @@
+"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its own vectors to.
+
+With taste labels the answer has two parts, each in a secure sum of its own: how much weight items have and, once the
+device has drawn its label, everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.coding import FEWEST_LABEL_EPSILON
+from hdpmf.common.protocol import Accepted, Grouping, ItemFacts, Message, Ready, SumContribution, Survey, Terms
+from hdpmf.common.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
+from hdpmf.errors import ProtocolError
+from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.outgoing import compose
+from hdpmf.private.device.budget import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
+from hdpmf.private.device.disclosures.ledger import Action
+from hdpmf.private.device.errors import OutOfTurnError
+from hdpmf.private.device.model_update import model_of_facts
+from hdpmf.private.device.recommender_state import kept
+from hdpmf.private.device.session import Outcome, Session
+
+
+class SurveySession(Session):
+    """Answers a survey once, and keeps the facts."""
+
+    def take(self, message: Message, body: bytes) -> Outcome:
+        """The answer to a message of this run."""
+        match message:
+            case Survey():
+                return self._survey(message, body)
+            case Grouping():
+                return self._group(message, body)
+            case ItemFacts():
+                return self._facts(message, body)
+            case _:
+                raise ProtocolError(f"a {type(message).__name__} has no place in a survey")
+
+    def revive(self, number: int) -> None:
+        """Draw the numbers again: those that were drawn before the restart have left in no form.
+
+        A label is never drawn again. The one that was drawn is in the store.
+        """
+        survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
+        if survey is None or self.agreed().view != "sums" or number != (0 if grouping is None else 1):
+            return
+        part = self._paid()
+        if grouping is not None and self.state.labels is not None:
+            labels = np.frombuffer(self.state.labels, np.bool_)
+            if len(labels) != part.ratings.n_users:  # of other users than those who are here now
+                part, labels = taking_part(self._store, np.zeros(0, np.intp)), np.zeros(part.ratings.n_users, np.bool_)
+            shard = self._shard(survey, part)
+            shard.resume(grouping, labels)
+            self._second(shard)
+        else:
+            self._first(survey, self._shard(survey, part))
+
+    def _survey(self, survey: Survey, body: bytes) -> Outcome:
+        terms = self.agreed()
+        if self.state.charged:
+            raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
+        check_survey(survey, terms)
+        pays = choose(self._store, terms, self._setup.recommender)
+        part = taking_part(self._store, pays[0])
+        self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True
+        answer = self._first(survey, self._shard(survey, part))
+        # Numbers for a secure sum leave later, under masks; bits leave with this answer.
+        action: Action = "agreed" if isinstance(answer, Ready) else "sent"
+        return Outcome(answer, self.entry(action, 0, agreed_words(terms, self.standing())), pays)
+
+    def _group(self, grouping: Grouping, body: bytes) -> Outcome:
+        terms, survey, state = self.agreed(), kept(self.state.plan, Survey), self.state
+        if survey is None or not survey.labels or state.summed < 0:
+            raise OutOfTurnError("refused: labels were not agreed on, or come before this device's weights are summed")
+        if state.labels is not None:
+            raise OutOfTurnError("refused: the labels here are drawn; a label is drawn once")
+        check_policy(self._store.policy, terms)  # its owner may have changed it since the survey came
+        shard = self._shard(survey, self._paid())
+        shard.resume()
+        shard.group(grouping)
+        if shard.labels is None:
+            raise ProtocolError("no label was drawn")
+        # In the store with this answer, before anything made with it can leave.
+        state.opening, state.labels, state.number, self.touched = body, shard.labels.tobytes(), 1, True
+        answer = self._second(shard)
+        return Outcome(
+            answer, self.entry("agreed", 1, "drew a taste label, which stays here, and sums its ratings by it")
+        )
+
+    def _paid(self) -> TakingPart:
+        return who_paid(self._store, self.run, self.agreed().epsilon)
+
+    def _shard(self, survey: Survey, part: TakingPart) -> OneRoundShard:
+        terms, setup = self.agreed(), self._setup
+        shard = OneRoundShard(
+            part.ratings,
+            part.weights,
+            setup.noise,
+            epsilon=terms.epsilon,
+            catalogue=terms.catalogue,
+            n_users=min(self._store.users, terms.credit),
+            simulation=setup.simulation,
+        )
+        shard.accept(survey)
+        return shard
+
+    def _first(self, survey: Survey, shard: OneRoundShard) -> Message:
+        if survey.labels:
+            return self.wait_for_sum(0, shard.count().weights)
+        answer = shard.contribute()
+        if not isinstance(answer, SumContribution):
+            return answer
+        return self.wait_for_sum(0, survey_numbers(answer))
+
+    def _second(self, shard: OneRoundShard) -> Message:
+        answer = shard.contribute()
+        if not isinstance(answer, SumContribution):
+            raise ProtocolError("taste labels are for sums over users, not for bits")
+        return self.wait_for_sum(1, survey_numbers(answer))
+
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """As in ``Session``: everything at once or, with taste labels, weights first."""
+        survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
+        if survey is None:
+            raise ProtocolError("a survey must come first")
+        if survey.labels and number == 0:
+            return lambda n: popularity_layout(survey, n)
+        groups = () if grouping is None else (len(grouping.heads),)
+        return lambda n: survey_layout(survey, n, *groups)
+
+    def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
+        terms = self._terms
+        model = model_of_facts(
+            self._store,
+            facts,
+            body,
+            recommender=self._setup.recommender,
+            run=self.run.hex(),
+            terms=terms,
+            survey=self.state.plan,
+        )
+        self.state.over, self.touched, self.sum = True, True, None
+        last = 1 if terms is None else terms.rounds
+        self.state.number = max(self.state.number, last)
+        entry = self.entry("received", last, "facts about items") if self.state.charged else None
+        return Outcome(compose(Accepted), entry, model=model)
+
+
+def check_survey(survey: Survey, terms: Terms) -> None:
+    """Raise ProtocolError unless the survey is what the terms say."""
+    if survey.design not in method_named(terms.method).designs:
+        raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")
+    if survey.labels != terms.labels:
+        raise ProtocolError("refused: the survey is by taste labels where the terms are not, or the other way round")
+    if survey.labels and survey.epsilon < FEWEST_LABEL_EPSILON:
+        raise ProtocolError(f"refused: labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}")
+    if survey.epsilon != terms.epsilon:
+        raise ProtocolError("refused: the survey's epsilon is not that of the terms")
+    if terms.view == "sums" and survey.contributors > terms.sharing:
+        raise ProtocolError(
+            f"refused: the survey counts on {survey.contributors} users' noise, the terms on {terms.sharing}"
+        )

@@ -1,0 +1,263 @@
+"""A run of the paper's methods on a device: plan, opening, rounds, final factors."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+
+from hdpmf.common.methods import Status, method_named, method_with
+from hdpmf.common.privacy.mechanisms import MECHANISMS, mechanism_of
+from hdpmf.common.protocol import Accepted, Gradients, ItemCounts, Message, Opening, Plan, Round, Terms
+from hdpmf.common.protocol.layout import SumLayout, counts_layout, gradients_layout
+from hdpmf.errors import ProtocolError
+from hdpmf.private.client.device_gradients import DeviceShard, ShardState
+from hdpmf.private.client.outgoing import compose
+from hdpmf.private.device.budget import TakingPart, agreed_words, choose, taking_part, who_paid
+from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
+from hdpmf.private.device.recommendations import LocalModel
+from hdpmf.private.device.recommender_state import RunState, kept
+from hdpmf.private.device.session import Outcome, Session, Setup
+
+MAX_NUMBERS = 1 << 23
+"""Of a round: items times factors."""
+
+
+class TrainingSession(Session):
+    """Agrees to a plan, counts, answers rounds, and keeps the final factors."""
+
+    def __init__(self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None) -> None:
+        super().__init__(setup, run, state, saved)
+        self._shard: DeviceShard | None = None
+        self._part: TakingPart | None = None
+        self._agreed_plan = kept(state.plan, Plan)
+        self._opening = kept(state.opening, Opening)
+
+    def take(self, message: Message, body: bytes) -> Outcome:
+        """The answer to a message of this run."""
+        match message:
+            case Plan():
+                return self._agree(message, body)
+            case Opening():
+                return self._open(message, body)
+            case Round():
+                return self._round(message, body)
+            case _:
+                raise ProtocolError(f"a {type(message).__name__} has no place in a training")
+
+    def revive(self, number: int) -> None:
+        """Counts need no noise, so they are counted again; a round's gradients would have other noise."""
+        if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
+            self.wait_for_sum(0, self._going_on().counts().counts)
+
+    def layout(self, number: int) -> Callable[[int], SumLayout]:
+        """As in ``Session``: counts, then gradients."""
+        plan, words = self._plan(), counts_layout if number == 0 else gradients_layout
+        return lambda n: words(plan, n)
+
+    def _agree(self, plan: Plan, body: bytes) -> Outcome:
+        if self.state.plan is not None:
+            raise OutOfTurnError("refused: a plan was agreed on already; it must not change")
+        known = self._store.pinned_catalogue
+        if known is None:
+            raise ProtocolError("the item table must come before a plan")
+        scale = known.known.scale
+        # Where only the model is wanted, it may be about an earlier version of the items.
+        same = plan.n_items == len(known.positions) or (self._terms is None and known.sized(plan.n_items) is not None)
+        if not same or (plan.scale_low, plan.scale_high) != (scale.low, scale.high):
+            raise ProtocolError("refused: the plan is for other items or another scale than the pinned ones")
+        if plan.n_items * plan.n_factors > MAX_NUMBERS:
+            raise ProtocolError(f"refused: the plan has more than {MAX_NUMBERS} numbers in a round")
+        if self._terms is None:  # only the model is wanted here
+            self._agreed_plan, self.state.plan, self.touched = plan, body, True
+            return Outcome(compose(Accepted))
+        terms = self._terms
+        mechanism = mechanism_of(method_named(terms.method))
+        if MECHANISMS[plan.mechanism] is not type(mechanism):
+            raise ProtocolError(f"refused: the plan has the mechanism {plan.mechanism!r}, the terms say {terms.method}")
+        if plan.epsilon != terms.epsilon or plan.epochs != terms.rounds:
+            raise ProtocolError("refused: the plan's epsilon or rounds are not those of the terms")
+        if not plan.fresh_noise and not self._store.policy.allow_unprotected:
+            raise DeclinedError("policy", "the same noise in every round hides nothing: two rounds differ without it")
+        self.state.seed = secrets.randbits(63) if self._setup.seed is None else self._setup.seed
+        self._agreed_plan, self.state.plan, self.touched = plan, body, True
+        if not mechanism.needs_budgets:
+            return Outcome(compose(Accepted))
+        pays = self._choose(terms)
+        report = self._new_shard(terms).accept(plan)
+        if report is None:
+            raise ProtocolError("the mechanism reports no budgets")
+        return Outcome(report, self.entry("sent", 0, self._words(terms)), pays)
+
+    def _open(self, opening: Opening, body: bytes) -> Outcome:
+        terms, plan = self.agreed(), self._plan()
+        if self.state.opening is not None:
+            raise OutOfTurnError("refused: an Opening comes once")
+        pays = None if self.state.charged else self._choose(terms)
+        if self._part is None:
+            self._part = who_paid(self._store, self.run, terms.epsilon)
+        shard = self._new_shard(terms)
+        shard.accept(plan)
+        counts = shard.open(opening)
+        self._shard, self._opening, self.touched = shard, opening, True
+        self.state.opening, self.state.shard = body, shard.state().encode()
+        words = self._words(terms) if pays else "how many ratings take part, per item"
+        # Counts for a secure sum leave later, under masks; in the other view they leave with this answer.
+        entry = self.entry("sent", 0, words) if terms.view == "messages" else None
+        if pays and entry is None:
+            entry = self.entry("agreed", 0, words)
+        return Outcome(self._answer(counts, counts.counts), entry, pays)
+
+    def _round(self, message: Round, body: bytes) -> Outcome:
+        plan = self._plan()
+        closing = message.number == plan.epochs + 1
+        if closing and self.state.opening is None:
+            return self._take_model(message, body)
+        terms = self.agreed()
+        if message.number <= self.state.number:
+            raise OutOfTurnError(f"refused: round {self.state.number} has been answered, and this is {message.number}")
+        shard = self._going_on()
+        shard.receive(message)
+        self.touched = True
+        self.sum = None
+        self.state.number = message.number
+        if closing:
+            return self._finish(shard, body)
+        number = message.number
+        if terms.view == "sums":
+            units = shard.contribute_units()
+            answer: Message = self.wait_for_sum(number, units)
+            entry = None  # nothing has left yet; the ledger hears of it when the masked words do
+        else:
+            answer = shard.contribute()
+            words = (
+                "gradients without any noise"
+                if method_named(terms.method).mechanism == "none"
+                else "gradients with this device's noise"
+            )
+            entry = self.entry("sent", number, f"round {number} of {plan.epochs}: {words}")
+        self.state.shard = shard.state().encode()
+        return Outcome(answer, entry)
+
+    def _finish(self, shard: DeviceShard, body: bytes) -> Outcome:
+        terms, ratings = self.agreed(), self._taking_part().ratings
+        users = tuple(map(str, ratings.users.ids.tolist()))
+        vectors = np.ascontiguousarray(np.nan_to_num(shard.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32)
+        rated = ratings.user_counts() > 0
+        model = LocalModel(
+            recommender=self._setup.recommender,
+            run=self.run.hex(),
+            method=terms.method,
+            view=terms.view,
+            plan=self.state.plan,
+            numbers=body,
+            users=tuple(user for user, has_rated in zip(users, rated.tolist(), strict=True) if has_rated),
+            vectors=vectors[rated].tobytes(),
+        )
+        self._end()
+        words = "the final item factors; the user vectors stay here"
+        return Outcome(compose(Accepted), self.entry("received", self.state.number, words), model=model)
+
+    def _take_model(self, message: Round, body: bytes) -> Outcome:
+        """Final factors for a device that was no part of the training: it fits its own vectors when it needs them."""
+        plan = self._plan()
+        if message.item_factors.shape != (plan.n_items, plan.n_factors):
+            raise ProtocolError("the item factors do not have the shape of the plan")
+        method, view = method_with(plan.mechanism).name, "nothing"
+        if self._terms is not None:
+            method, view = self._terms.method, self._terms.view
+        model = LocalModel(
+            recommender=self._setup.recommender,
+            run=self.run.hex(),
+            method=method,
+            view=view,
+            plan=self.state.plan,
+            numbers=body,
+        )
+        self.state.number, self.touched = message.number, True
+        self._end()
+        return Outcome(compose(Accepted), model=model)
+
+    def unsent(self) -> float:
+        """Each round of a run with a proof costs its part of epsilon, so that rounds that never came cost nothing."""
+        terms = self._terms
+        if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
+            return 0.0  # budgets were told in clear, which nothing takes back
+        part = super().unsent()
+        if part or terms.view != "sums" or self._agreed_plan is None or self.standing() != "proved":
+            return part
+        return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
+
+    def _bare(self) -> bool:
+        """Whether nothing is hidden, whatever the method is: the same noise twice is removed by subtracting."""
+        return not self._plan().fresh_noise and self._plan().epochs > 1
+
+    def factors(self) -> int:
+        """Length of the vectors that gradients are of."""
+        return self._plan().n_factors
+
+    def standing(self) -> Status:
+        """What the epsilon of this run is worth."""
+        return "none" if self._agreed_plan is not None and self._bare() else super().standing()
+
+    def _end(self) -> None:
+        """What is not needed any more goes; that the run was there stays, so that it does not begin again."""
+        self.state.over, self.state.shard = True, None
+        self._shard = self._part = None
+
+    def _words(self, terms: Terms) -> str:
+        plan = self._plan()
+        return agreed_words(terms, self.standing(), plan.n_factors, fresh=plan.fresh_noise)
+
+    def _choose(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+        chosen, pays = choose(self._store, terms, self._setup.recommender, bare=self._bare())
+        self._part = taking_part(self._store, chosen)
+        self.state.charged, self.state.taking_part, self.touched = True, self._part.digest, True
+        return chosen, pays
+
+    def _new_shard(self, terms: Terms) -> DeviceShard:
+        part, setup = self._taking_part(), self._setup
+        return DeviceShard(
+            part.ratings,
+            part.weights,
+            mechanism_of(method_named(terms.method)),
+            setup.noise,
+            self.state.seed,
+            setup.workers,
+            n_users=min(self._store.users, terms.credit),
+            everyone=terms.users,
+            sharing=terms.sharing,
+            min_raters=self._store.policy.min_raters,
+            simulation=setup.simulation,
+        )
+
+    def _taking_part(self) -> TakingPart:
+        if self._part is None:
+            raise ProtocolError("no ratings take part yet")
+        return self._part
+
+    def _going_on(self) -> DeviceShard:
+        """The shard as it was after the last round; made anew after a restart, or when ratings have changed."""
+        state, plan = self.state, self._plan()
+        opening = self._opening
+        if opening is None or state.shard is None:
+            raise ProtocolError("an Opening must come before the rounds")
+        if self._shard is None or self._part is None or self._part.table is not self._store.ratings():
+            self._part = who_paid(self._store, self.run, self.agreed().epsilon)
+            same = self._part.digest == state.taking_part
+            if not same:  # nor will it be the same again, should they come back
+                self._part = taking_part(self._store, np.zeros(0, np.intp))
+                state.taking_part, self.touched = b"gone", True
+            self._shard = self._new_shard(self.agreed())
+            resume = self._shard.resume if same else self._shard.resume_without_ratings
+            resume(plan, opening, ShardState.decode(state.shard))
+        return self._shard
+
+    def _answer(self, message: ItemCounts | Gradients, numbers: np.ndarray) -> Message:
+        return self.wait_for_sum(0, numbers) if self.agreed().view == "sums" else message
+
+    def _plan(self) -> Plan:
+        if self._agreed_plan is None:
+            raise ProtocolError("a plan must come first")
+        return self._agreed_plan

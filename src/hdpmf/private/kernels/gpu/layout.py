@@ -1,0 +1,333 @@
+"""Ratings and runs as tensors: tables with views, ratings sorted into segments for the passes, and random orders of
+visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RatingColumns:
+    """Facts of ratings, in the order of one side.
+
+    A view is a training set over the shared ratings: a fold, a split, a sample, the targets of a mechanism.
+
+    Attributes:
+        target: What the model should predict, one row per view or one for all of them.
+        coefficient: How much a residual counts, in the same way, or None where all count 1.
+        members: Bit v says that the rating is in view v (int32), or None where all are in all.
+    """
+
+    target: Tensor
+    coefficient: Tensor | None = None
+    members: Tensor | None = None
+
+    def of_view(self, view: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Target, coefficient and membership (as booleans) in one view."""
+        target = self.target[min(view, len(self.target) - 1)]
+        coefficient = None if self.coefficient is None else self.coefficient[min(view, len(self.coefficient) - 1)]
+        members = None if self.members is None else (self.members >> view & 1).bool()
+        return target, coefficient, members
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunTensors:
+    """What differs between runs that are trained together.
+
+    Attributes:
+        view: The view that each run trains on (int32).
+        reg: Regularisation (float32).
+        seed: Of its noise (int64).
+        noise_scale: Scale b of its noise, 0 for none (float32).
+    """
+
+    view: Tensor
+    reg: Tensor
+    seed: Tensor
+    noise_scale: Tensor
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+
+def padded(n_factors: int) -> int:
+    """The row width that holds ``n_factors`` numbers on a device: a power of two from 4 on."""
+    width = 4
+    while width < n_factors:
+        width *= 2
+    return width
+
+
+def pad(matrix: Tensor) -> Tensor:
+    """A copy with zero columns added up to the padded width (the last dimension is that of factors)."""
+    factors = matrix.shape[-1]
+    out = torch.zeros((*matrix.shape[:-1], padded(factors)), dtype=torch.float32, device=matrix.device)
+    out[..., :factors] = matrix
+    return out
+
+
+MAX_VIEWS = 32
+"""A view is a bit of a 32-bit word."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Table:
+    """Ratings on a device, in any order.
+
+    Attributes:
+        users: User of each rating (int32).
+        items: Item of each rating (int32).
+        target: What the model should predict, of shape (views, ratings) or (1, ratings) where views share it.
+        coefficient: How much a residual counts in the item pass, in the same way, or None where all count 1.
+        members: Bit v of each says whether it is in view v (int32), or None where there is one view of all.
+    """
+
+    users: Tensor
+    items: Tensor
+    target: Tensor
+    n_users: int
+    n_items: int
+    coefficient: Tensor | None = None
+    members: Tensor | None = None
+    n_views: int = 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where the ratings are."""
+        return self.users.device
+
+    @property
+    def n(self) -> int:
+        """Ratings."""
+        return len(self.users)
+
+    def counts(self, rows: Tensor, n_rows: int) -> Tensor:
+        """Ratings of each row in each view, of shape (views, rows)."""
+        if self.members is None:
+            return torch.bincount(rows, minlength=n_rows)[None]
+        return torch.stack(
+            [torch.bincount(rows[(self.members >> view & 1).bool()], minlength=n_rows) for view in range(self.n_views)]
+        )
+
+
+def of_view(table: Table, view: int) -> Table:
+    """The ratings of one view as a table of their own."""
+    target = table.target[min(view, len(table.target) - 1)]
+    if table.members is None:
+        return Table(table.users, table.items, target[None], table.n_users, table.n_items)
+    member = (table.members >> view & 1).bool()
+    return Table(table.users[member], table.items[member], target[member][None], table.n_users, table.n_items)
+
+
+def engine_for(device: torch.device) -> ModuleType:
+    """The engine for tensors on ``device``."""
+    if device.type == "cpu":
+        from hdpmf.private.kernels.gpu import torch_engine
+
+        return torch_engine
+    from hdpmf.private.kernels.gpu import triton_engine
+
+    return triton_engine
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Visits:
+    """Which ratings each row visits.
+
+    Attributes:
+        begin: Where each row's ratings begin, and the end of the last (int64).
+        partner: The other side of each rating, in the order of visits (int32).
+        ranked: Rows, those with most ratings first (int32): rows that are done side by side are equally long.
+    """
+
+    begin: Tensor
+    partner: Tensor
+    ranked: Tensor
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Queues:
+    """Several orders of ratings one after another, each item after item: who is to be served when.
+
+    Attributes:
+        base: Where each order begins, and the end of the last (int64).
+        view: The view that each order is of (int32).
+        begin: For each view, where each item's queue begins after the base, and the end of the last (int64).
+        user: The user of each place (int32).
+        turn: Which of that user's ratings it is, from 0 (int32).
+    """
+
+    base: Tensor
+    view: Tensor
+    begin: Tensor
+    n_users: int
+    user: Tensor
+    turn: Tensor
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Levels:
+    """One order for each view, cut into levels of ratings that share neither user nor item.
+
+    Attributes:
+        first: Where each view's levels begin in ``start``, and the end of the last view's (int32).
+        start: Where each level begins; each view's list ends with the end of its last level (int64).
+        users: Users, view after view and level after level (int32).
+        items: Items (int32).
+        target: What the model should predict.
+    """
+
+    first: Tensor
+    start: Tensor
+    users: Tensor
+    items: Tensor
+    target: Tensor
+
+
+def begins(rows: Tensor, n_rows: int) -> Tensor:
+    """Where each row begins in a table sorted by rows, and the end of the last."""
+    begin = torch.zeros(n_rows + 1, dtype=torch.int64, device=rows.device)
+    begin[1:] = torch.cumsum(torch.bincount(rows, minlength=n_rows), 0)
+    return begin
+
+
+def ranked(begin: Tensor) -> Tensor:
+    """Rows, those with most ratings first."""
+    return torch.argsort(torch.diff(begin), descending=True, stable=True).int()
+
+
+def shuffled(rows: Tensor, keys: Tensor | None) -> Tensor:
+    """Places of the table sorted by row and, within rows, by key (or in the order of the table)."""
+    combined = rows.long() if keys is None else (rows.long() << 32) | keys
+    return torch.argsort(combined, stable=True)
+
+
+SEGMENT = 2048
+"""Most ratings in a segment: long enough to pay for writing its sum, short enough to be spread over the device."""
+
+CACHE_BYTES = 32 * 2**20
+"""Factors to gather from at a time: about half of an H200's second-level cache, whose halves mirror each other."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Side:
+    """Ratings sorted for one pass.
+
+    Attributes:
+        n_rows: Items in the item pass, users in the user pass.
+        n_ratings: Ratings; they may be elsewhere, and come in parts.
+        partner: The other side of each rating (int32).
+        start: Where each segment begins (int64).
+        length: Ratings of each segment (int32).
+        row: The row that each segment belongs to (int32).
+        first: Where each row's list of segments begins in ``parts``, and the end of the last (int32).
+        parts: Segments, row after row, in the order in which they are summed (int32).
+    """
+
+    n_rows: int
+    n_ratings: int
+    partner: Tensor
+    start: Tensor
+    length: Tensor
+    row: Tensor
+    first: Tensor
+    parts: Tensor
+
+    @property
+    def n_segments(self) -> int:
+        """How many segments there are."""
+        return len(self.row)
+
+    def row_of_ratings(self) -> Tensor:
+        """The row of each rating."""
+        by_place = torch.argsort(self.start)
+        return torch.repeat_interleave(self.row[by_place].long(), self.length[by_place].long())
+
+
+def lay_out(
+    rows: Tensor,
+    partners: Tensor,
+    n_rows: int,
+    n_partners: int,
+    columns: Sequence[Tensor],
+    row_bytes: int,
+    segment: int = SEGMENT,
+    cache_bytes: int = CACHE_BYTES,
+) -> tuple[Side, list[Tensor]]:
+    """Sort ratings for a pass.
+
+    Args:
+        rows: Row of each rating.
+        partners: The other side of each.
+        n_rows: How many rows there are.
+        n_partners: How many partners.
+        columns: Further facts of each rating along the last dimension, to be brought into the same order.
+        row_bytes: What gathering one partner's factors moves.
+        segment: Most ratings in a segment.
+        cache_bytes: Gather from at most about so much at a time.
+    """
+    block = partners_per_block(n_partners, row_bytes, cache_bytes)
+    key, order = sort_keys(rows, partners, n_rows, n_partners, block)
+    partner = (key % n_partners).int()
+    groups, counts = torch.unique_consecutive(key // n_partners, return_counts=True)
+    del key
+    side = segments(groups, counts, partner, n_rows, segment)
+    return side, [column[..., order].contiguous() for column in columns]
+
+
+def groups_of(rows: Tensor, partners: Tensor, n_rows: int, block: int) -> Tensor:
+    """The number of each rating's group: ratings are sorted by blocks of partners, then by rows."""
+    return (partners // block).long() * n_rows + rows
+
+
+def sort_keys(rows: Tensor, partners: Tensor, n_rows: int, n_partners: int, block: int) -> tuple[Tensor, Tensor]:
+    """Sorted keys (group times number of partners, plus partner) and the places where they were."""
+    key, order = torch.sort(groups_of(rows, partners, n_rows, block) * n_partners + partners, stable=True)
+    return key, order
+
+
+def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE_BYTES) -> int:
+    """How many partners to gather from at a time; all of them where they nearly fit."""
+    total = n_partners * row_bytes
+    # A second block costs another round of partial sums, so a little over the measure is taken in one.
+    blocks = 1 if total <= 1.25 * cache_bytes else -(-total // cache_bytes)
+    return -(-n_partners // blocks) if n_partners else 1
+
+
+def segments(
+    groups: Tensor, counts: Tensor, partner: Tensor, n_rows: int, segment: int = SEGMENT, longest_first: bool = True
+) -> Side:
+    """Cut groups of sorted ratings into segments.
+
+    Args:
+        groups: Numbers of the groups that have ratings.
+        counts: Ratings of each.
+        partner: The other side of each rating, in order.
+        n_rows: How many rows there are.
+        segment: Most ratings in a segment.
+        longest_first: Number segments in the order in which they should be begun; or else by their places.
+    """
+    device = groups.device
+    begins = torch.cumsum(counts, 0) - counts
+    pieces = (counts + segment - 1) // segment
+    group_of = torch.repeat_interleave(torch.arange(len(groups), device=device), pieces)
+    piece = torch.arange(len(group_of), device=device) - (torch.cumsum(pieces, 0) - pieces)[group_of]
+    start = begins[group_of] + piece * segment
+    length = torch.clamp(counts[group_of] - piece * segment, max=segment)
+    row, block = groups[group_of] % n_rows, groups[group_of] // n_rows
+    if longest_first:
+        # Block after block, so that programs that run together share a block; in a block the longest first.
+        schedule = torch.argsort(block * (segment + 1) - length, stable=True)
+        start, length, row = start[schedule], length[schedule], row[schedule]
+    # A row's segments are summed in the order of their places, whatever the schedule.
+    by_place = torch.argsort(start)
+    parts = by_place[torch.argsort(row[by_place], stable=True)]
+    first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
+    first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
+    return Side(n_rows, int(counts.sum()), partner, start, length.int(), row.int(), first.int(), parts.int())

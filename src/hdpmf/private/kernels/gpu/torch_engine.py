@@ -1,0 +1,216 @@
+"""The passes in plain PyTorch: to read, to test the kernels against, and for devices without Triton. Slow.
+
+Factors are padded tensors of shape (rows, runs, width). Every function changes its ``own`` factors in place.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from hdpmf.private.kernels.gpu import philox
+from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
+
+Sums = Tensor
+
+
+def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
+    """Per row and run, the sum over ratings of ``c (other . own - t) other``."""
+    rows = side.row_of_ratings()
+    out = torch.zeros_like(own)
+    for run, view in enumerate(runs.view.tolist()):
+        target, coefficient, members = columns.of_view(view)
+        gathered = other[side.partner.long(), run]
+        residual = (gathered * own[rows, run]).sum(1) - target
+        if coefficient is not None:
+            residual = residual * coefficient
+        if members is not None:
+            residual = torch.where(members, residual, 0.0)
+        out[:, run].index_add_(0, rows, residual[:, None] * gathered)
+    return out
+
+
+def empty_sums(side: Side, factors: Tensor) -> Sums:
+    """Room for the sums of all rows."""
+    return torch.zeros((side.n_rows, *factors.shape[1:]), device=factors.device)
+
+
+def sum_range(
+    side: Side,
+    partner: Tensor,
+    columns: RatingColumns,
+    runs: RunTensors,
+    own: Tensor,
+    other: Tensor,
+    out: Sums,
+    first_segment: int,
+    end_segment: int,
+    first_rating: int,
+) -> None:
+    """Add some segments to ``out``; ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
+    chosen = slice(first_segment, end_segment)
+    start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
+    count = int(length.sum())
+    piece = Side(side.n_rows, count, partner[:count], start, length, row, side.first, side.parts)
+    coefficient = None if columns.coefficient is None else columns.coefficient[:, :count]
+    out += residual_sums(piece, RatingColumns(columns.target[:, :count], coefficient), runs, own, other)
+
+
+def step(
+    side: Side,
+    sums: Sums,
+    own: Tensor,
+    runs: RunTensors,
+    steps: Tensor,
+    rates: Tensor,
+    n_factors: int,
+    unit_ball: bool = False,
+    noise: str = "none",
+    epoch: int = 0,
+) -> None:
+    """One gradient step of every row: ``own - step rate (2 (sum + reg own) + noise)``, then projection if asked.
+
+    Args:
+        side: The side that was summed.
+        sums: What ``residual_sums`` returned.
+        own: Factors to change.
+        runs: The runs.
+        steps: Step of each row in each view, of shape (views, rows) or (1, rows) for all.
+        rates: Learning rate of each run.
+        n_factors: K; the columns beyond it stay 0.
+        unit_ball: Scale rows down to length 1 where they are longer.
+        noise: ``none``, ``item`` (Laplace, h per row) or ``shared`` (Laplace, one h for all rows).
+        epoch: Selects the noise.
+    """
+    gradient = 2.0 * (sums + runs.reg[:, None] * own)
+    if noise != "none":
+        drawn = draw_noise(runs, side.n_rows, n_factors, own.shape[-1], noise, epoch)
+        gradient = gradient + drawn
+    view = torch.clamp(runs.view.long(), max=len(steps) - 1)
+    moved = own - (steps[view].T * rates)[:, :, None] * gradient
+    moved[..., n_factors:] = 0.0
+    if unit_ball:
+        moved = in_unit_ball(moved)
+    own.copy_(moved)
+
+
+def draw_noise(runs: RunTensors, n_rows: int, n_factors: int, width: int, noise: str, epoch: int) -> Tensor:
+    """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
+    rows = torch.arange(n_rows, device=runs.seed.device)[:, None]
+    drawn = philox.normals(runs.seed, rows, width, epoch, philox.NORMALS)
+    h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
+    spread = torch.sqrt(2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS))
+    drawn = drawn * spread * runs.noise_scale[:, None]
+    drawn[..., n_factors:] = 0.0
+    return drawn
+
+
+def in_unit_ball(x: Tensor) -> Tensor:
+    """Vectors along the last dimension, scaled down to length 1 where they are longer."""
+    return x / torch.sqrt(torch.clamp((x * x).sum(-1, keepdim=True), min=1.0))
+
+
+def visit_ratings(
+    visits: Visits,
+    columns: RatingColumns,
+    runs: RunTensors,
+    own: Tensor,
+    other: Tensor,
+    rates: Tensor,
+    n_factors: int,
+    unit_ball: bool = False,
+    noise: str = "none",
+    shares: Tensor | None = None,
+    epoch: int = 0,
+) -> None:
+    """One SGD step of each row per rating of its own, in the order of ``visits``; the other side stays fixed.
+
+    Args:
+        visits: Which ratings each row visits, in which order.
+        columns: Facts of ratings in that order.
+        runs: The runs.
+        own: Factors to change.
+        other: Factors of the other side.
+        rates: Learning rate of each run.
+        n_factors: K.
+        unit_ball: After every step, scale down to length 1 what is longer.
+        noise: ``none``, ``item`` or ``shared``, as for ``step``; here every rating adds its own share.
+        shares: A rating's share of the noise of each row, of shape (views, rows) or (1, rows).
+        epoch: Selects the noise.
+    """
+    counts = torch.diff(visits.begin)
+    views = runs.view.long()
+    keep = (1.0 - 2.0 * rates * runs.reg)[:, None]
+    deviation = None
+    rows = torch.arange(len(counts), device=own.device)[:, None]
+    if noise != "none" and shares is not None:
+        h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
+        h = philox.exponentials(runs.seed, h_rows, own.shape[-1], epoch, philox.EXPONENTIALS)
+        share = shares[torch.clamp(views, max=len(shares) - 1)].T * runs.noise_scale * rates
+        deviation = torch.sqrt(2.0 * h) * share[:, :, None]
+        deviation[..., n_factors:] = 0.0
+    done = torch.zeros((len(counts), len(runs)), dtype=torch.int64, device=own.device)
+    for visit in range(int(counts.max())):
+        present = visit < counts
+        at = torch.where(present, visits.begin[:-1] + visit, 0)
+        factors = other[visits.partner[at].long()]
+        residual = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T - (factors * own).sum(-1)
+        if columns.coefficient is not None:
+            rows_of_view = torch.clamp(views, max=len(columns.coefficient) - 1)
+            residual = residual * columns.coefficient[rows_of_view][:, at].T
+        moved = own * keep + factors * (2.0 * rates * residual)[:, :, None]
+        if deviation is not None:
+            moved = moved - deviation * philox.step_normals(runs.seed, rows, own.shape[-1], done, epoch)
+        if unit_ball:
+            moved = in_unit_ball(moved)
+        active = present[:, None].expand(-1, len(runs))
+        if columns.members is not None:
+            active = active & (columns.members[at][:, None] >> runs.view & 1).bool()
+        own.copy_(torch.where(active[:, :, None], moved, own))
+        done += active
+
+
+def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
+    """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
+    first, start = levels.first.tolist(), levels.start.tolist()
+    for run, view in enumerate(runs.view.tolist()):
+        rate, keep = 2.0 * rates[run], 1.0 - 2.0 * rates[run] * runs.reg[run]
+        own = start[first[view] : first[view + 1]]
+        for begin, end in pairwise(own):
+            who, what = levels.users[begin:end].long(), levels.items[begin:end].long()
+            u, v = U[who, run], V[what, run]
+            step = (rate * (levels.target[begin:end] - (u * v).sum(-1)))[:, None]
+            V[what, run] = v * keep + u * step
+            U[who, run] = in_unit_ball(u * keep + v * step)
+
+
+def find_levels(queues: Queues) -> Tensor:
+    """The level of each place: one more than that of the ratings it must wait for."""
+    levels = torch.empty_like(queues.user)
+    bases = queues.base.tolist()
+    for order, view in enumerate(queues.view.tolist()):
+        places = slice(bases[order], bases[order + 1])
+        user, turn = queues.user[places].tolist(), queues.turn[places].tolist()
+        bounds = queues.begin[view].tolist()
+        cursors, turns, found, number = bounds[:-1], [0] * queues.n_users, [0] * len(user), 0
+        while any(cursor < end for cursor, end in zip(cursors, bounds[1:], strict=True)):
+            ready = [
+                item
+                for item, place in enumerate(cursors)
+                if place < bounds[item + 1] and turns[user[place]] == turn[place]
+            ]
+            for item in ready:
+                place = cursors[item]
+                found[place] = number
+                turns[user[place]] += 1
+                cursors[item] += 1
+            number += 1
+        levels[places] = torch.tensor(found, dtype=levels.dtype, device=levels.device)
+    return levels
+
+
+def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    return philox.order_words(seed, users, items, epoch)

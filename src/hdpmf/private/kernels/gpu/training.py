@@ -1,0 +1,141 @@
+"""Runs that are trained together, epoch after epoch, whatever their solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hdpmf.errors import ConfigError
+from hdpmf.private.kernels.gpu.layout import RunTensors, Table, pad
+from hdpmf.private.kernels.gpu.solvers import BatchSolver, JointSolver, SequentialSolver
+from hdpmf.private.kernels.gpu.streaming import Stream, StreamedBatchSolver
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What runs that are trained together have in common.
+
+    Attributes:
+        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at once).
+        noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
+        fresh_noise: Draw the noise anew in every epoch.
+        unit_ball: Keep user vectors in the unit ball.
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it.
+    """
+
+    solver: str
+    n_factors: int
+    noise: str = "none"
+    fresh_noise: bool = True
+    unit_ball: bool = True
+    scale_steps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRun:
+    """One of the runs.
+
+    Attributes:
+        rates: Its learning rate in each epoch.
+        seed: Of its noise, and of the orders of ratings.
+        noise_scale: Scale b of its noise.
+        view: The view of the table that it trains on.
+    """
+
+    rates: tuple[float, ...]
+    reg: float
+    seed: int
+    noise_scale: float = 0.0
+    view: int = 0
+
+
+class GpuTraining:
+    """Runs on one table. What becomes of a run does not depend on which others are trained beside it.
+
+    Args:
+        table: The ratings, on the device or streamed to it.
+        recipe: What the runs share.
+        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed, in ``joint`` all
+            of a view: orders are shared.
+        first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
+        first_items: First item factors, in the same way.
+        engine: Does the work; by default the one for the table's device.
+
+    Attributes:
+        U: User vectors, padded, of shape (users, runs, width); changed by every epoch.
+        V: Item factors, in the same way.
+        raters: Ratings of each item in each view.
+    """
+
+    def __init__(
+        self,
+        table: Table | Stream,
+        recipe: Recipe,
+        runs: Sequence[GpuRun],
+        first_users: np.ndarray | Tensor,
+        first_items: np.ndarray | Tensor,
+        engine: ModuleType | None = None,
+    ) -> None:
+        device = table.device
+        self._recipe = recipe
+        self._epochs = len(runs[0].rates)
+        self._tensors = RunTensors(
+            view=torch.tensor([run.view for run in runs], dtype=torch.int32, device=device),
+            reg=torch.tensor([run.reg for run in runs], dtype=torch.float32, device=device),
+            seed=torch.tensor([run.seed for run in runs], dtype=torch.int64, device=device),
+            noise_scale=torch.tensor([run.noise_scale for run in runs], dtype=torch.float32, device=device),
+        )
+        self._rates = torch.tensor([run.rates for run in runs], dtype=torch.float32, device=device).T.contiguous()
+        self.U, self.V = (_first(given, len(runs), device) for given in (first_users, first_items))
+        self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
+        if isinstance(table, Stream):
+            if recipe.solver != "batch":
+                raise ConfigError("only the batch solver streams ratings; this one needs all of them to fit on the GPU")
+            self._solver = StreamedBatchSolver(table, recipe.n_factors, recipe.scale_steps, engine=engine)
+        elif recipe.solver == "batch":
+            self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
+        elif recipe.solver == "sequential":
+            self._solver = SequentialSolver(table, recipe.n_factors, runs[0].seed, engine)
+        else:
+            seeds = {run.view: run.seed for run in runs}
+            self._solver = JointSolver(table, [seeds[view] for view in range(table.n_views)], self._epochs, engine)
+        self.raters = self._solver.raters
+
+    def epochs(self) -> Iterator[int]:
+        """Train, and yield the number of each epoch when its work is under way (the device may not be done with it)."""
+        recipe, solver, tensors = self._recipe, self._solver, self._tensors
+        for number in range(1, self._epochs + 1):
+            rates = self._rates[number - 1]
+            if isinstance(solver, BatchSolver | StreamedBatchSolver):
+                drawn = number if recipe.fresh_noise else 0
+                solver.epoch(self.U, self.V, tensors, rates, drawn, recipe.noise, recipe.unit_ball)
+            elif isinstance(solver, SequentialSolver):
+                solver.epoch(self.U, self.V, tensors, rates, number, recipe.noise, recipe.fresh_noise)
+            else:
+                solver.epoch(self.U, self.V, tensors, rates)
+            yield number
+
+    def finish(self) -> None:
+        """Train to the end."""
+        for _ in self.epochs():
+            pass
+
+    def vectors(self, run: int = 0) -> np.ndarray:
+        """A copy of the user vectors of one run, on the host."""
+        return np.array(self.U[:, run, : self._recipe.n_factors].cpu().numpy())
+
+    def factors(self, run: int = 0) -> np.ndarray:
+        """A copy of the item factors of one run, on the host."""
+        return np.array(self.V[:, run, : self._recipe.n_factors].cpu().numpy())
+
+
+def _first(given: np.ndarray | Tensor, n_runs: int, device: torch.device) -> Tensor:
+    first = torch.as_tensor(given, dtype=torch.float32).to(device)
+    if first.ndim == 2:
+        first = first[:, None, :].expand(-1, n_runs, -1)
+    return pad(first)

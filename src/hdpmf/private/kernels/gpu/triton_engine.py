@@ -1,0 +1,157 @@
+"""The passes as Triton kernels, with the functions of ``torch_engine``.
+
+No floating-point atomics anywhere: a segment's sum is written once, a row adds its segments' sums in a fixed order. The
+same seed gives the same bits.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hdpmf.private.kernels.gpu import triton_kernels as kernels
+from hdpmf.private.kernels.gpu import triton_kernels as sequential
+from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
+
+Sums = Tensor
+"""One row for every segment, not yet for every row."""
+
+
+def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
+    """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
+    out = empty_sums(side, own)
+    sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
+    return out
+
+
+def empty_sums(side: Side, factors: Tensor) -> Sums:
+    """Room for the sums of all segments."""
+    return torch.empty((side.n_segments, *factors.shape[1:]), device=factors.device)
+
+
+def sum_range(
+    side: Side,
+    partner: Tensor,
+    columns: RatingColumns,
+    runs: RunTensors,
+    own: Tensor,
+    other: Tensor,
+    out: Sums,
+    first_segment: int,
+    end_segment: int,
+    first_rating: int,
+) -> None:
+    """Sum some segments, of which ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
+    if end_segment <= first_segment:
+        return
+    n_runs, width = own.shape[1], own.shape[2]
+    coefficient, members = columns.coefficient, columns.members
+    kernels.sum_segments[(end_segment - first_segment, n_runs)](
+        side.start, side.length, side.row, partner,
+        columns.target,
+        columns.target if coefficient is None else coefficient,
+        partner if members is None else members,
+        runs.view, own, other, out,
+        first_segment, first_rating, n_runs, _stride(columns.target), _stride(coefficient),
+        WIDTH=width, TILE=_tile(width, side.n_ratings // max(side.n_rows, 1)),
+        WEIGHTED=coefficient is not None, MASKED=members is not None,
+        num_warps=1,
+    )  # fmt: skip
+
+
+def step(
+    side: Side,
+    sums: Sums,
+    own: Tensor,
+    runs: RunTensors,
+    steps: Tensor,
+    rates: Tensor,
+    n_factors: int,
+    unit_ball: bool = False,
+    noise: str = "none",
+    epoch: int = 0,
+) -> None:
+    """One gradient step of every row; the arguments are those of ``torch_engine.step``."""
+    n_runs, width = own.shape[1], own.shape[2]
+    rows = _rows_per_program(width)
+    kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
+        side.first, side.parts, sums, own, steps, rates, runs.view, runs.reg, runs.seed, runs.noise_scale,
+        epoch, side.n_rows, n_runs, _stride(steps), n_factors,
+        ROWS=rows, WIDTH=width, NOISE=noise, UNIT_BALL=unit_ball,
+        num_warps=4,
+    )  # fmt: skip
+
+
+def _stride(column: Tensor | None) -> int:
+    """How far apart views are; 0 where all share one row."""
+    return 0 if column is None or len(column) == 1 else int(column.stride(0))
+
+
+def _tile(width: int, ratings_per_row: int) -> int:
+    """Ratings at a time (measured on an H200: more hide latency, too many waste lanes at the ends of short rows)."""
+    return 64 if width <= 16 and ratings_per_row >= 1024 else 32
+
+
+def _rows_per_program(width: int) -> int:
+    return max(4, 512 // width)
+
+
+def visit_ratings(
+    visits: Visits,
+    columns: RatingColumns,
+    runs: RunTensors,
+    own: Tensor,
+    other: Tensor,
+    rates: Tensor,
+    n_factors: int,
+    unit_ball: bool = False,
+    noise: str = "none",
+    shares: Tensor | None = None,
+    epoch: int = 0,
+) -> None:
+    """One SGD step of each row per rating of its own; the arguments are those of ``torch_engine.visit_ratings``."""
+    n_rows, n_runs, width = own.shape
+    lanes = max(1, 128 // width)
+    coefficient, members = columns.coefficient, columns.members
+    sequential.visit_ratings[(-(-n_rows * n_runs // lanes),)](
+        visits.begin, visits.ranked, visits.partner, columns.target,
+        columns.target if coefficient is None else coefficient,
+        visits.partner if members is None else members,
+        own, other, rates, rates if shares is None else shares,
+        runs.view, runs.reg, runs.seed, runs.noise_scale,
+        epoch, n_rows * n_runs, n_runs, _stride(columns.target), _stride(coefficient), _stride(shares), n_factors,
+        LANES=lanes, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
+        NOISE=noise, UNIT_BALL=unit_ball, num_warps=1,
+    )  # fmt: skip
+
+
+def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
+    """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
+    n_runs, width = U.shape[1], U.shape[2]
+    sequential.step_levels[(n_runs,)](
+        levels.first, levels.start, levels.users, levels.items, levels.target, U, V, rates, runs.view, runs.reg, n_runs,
+        TILE=max(16, 1024 // width), WIDTH=width, num_warps=8,
+    )  # fmt: skip
+
+
+def find_levels(queues: Queues) -> Tensor:
+    """The level of each place: one more than that of the ratings it must wait for."""
+    n_orders, n_items = len(queues.view), queues.begin.shape[1] - 1
+    scratch = [
+        torch.zeros((n_orders, size), dtype=torch.int32, device=queues.user.device)
+        for size in (n_items, queues.n_users, n_items)
+    ]
+    level = torch.empty_like(queues.user)
+    sequential.serve_queues[(n_orders,)](
+        queues.base, queues.view, queues.begin, queues.user, queues.turn, *scratch, level, n_items, queues.n_users,
+        BLOCK=min(4096, max(32, 1 << (n_items - 1).bit_length())), num_warps=16,
+    )  # fmt: skip
+    return level
+
+
+def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    out = torch.empty(len(users), dtype=torch.int64, device=users.device)
+    if len(users):
+        sequential.write_words[(-(-len(users) // 256),)](out, users, items, seed, epoch, len(users), BLOCK=256)
+    return out

@@ -1,0 +1,342 @@
+"""Triton kernels of all solvers. ``torch_engine`` says what each computes; ``triton_engine`` launches them.
+
+One program is one warp wherever ratings are gathered: it needs no barrier, and many of them hide each other's waits.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def philox(seed, c0, c1, c2, c3):
+    """Philox4x32-10, as in ``hdpmf.private.kernels.gpu.philox``: counters and results are uint32, the seed is int64."""
+    key0 = (seed & 0xFFFFFFFF).to(tl.uint32)
+    key1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    for _ in tl.static_range(10):
+        a = c0
+        b = c2
+        c0 = tl.umulhi(b, tl.full(b.shape, 0xCD9E8D57, tl.uint32)) ^ c1 ^ key0
+        c2 = tl.umulhi(a, tl.full(a.shape, 0xD2511F53, tl.uint32)) ^ c3 ^ key1
+        c1 = b * tl.full(b.shape, 0xCD9E8D57, tl.uint32)
+        c3 = a * tl.full(a.shape, 0xD2511F53, tl.uint32)
+        key0 = key0 + tl.full(key0.shape, 0x9E3779B9, tl.uint32)
+        key1 = key1 + tl.full(key1.shape, 0xBB67AE85, tl.uint32)
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def uniform(word):
+    """(k + 1/2) / 2^24 from the upper 24 bits: never 0 and never 1."""
+    return ((word >> 8).to(tl.int32).to(tl.float32) + 0.5) * 5.9604644775390625e-08
+
+
+@triton.jit
+def box_muller(first, second):
+    """Two normals of two words. The angle is a quadrant and at most 45 degrees, where short polynomials are exact."""
+    radius = tl.sqrt(-2.0 * tl.log(uniform(first)))
+    angle = ((second >> 2).to(tl.int32) - 536870912).to(tl.float32) * 1.4629180792671596e-09
+    square = angle * angle
+    sine = square * -1.9515296e-4 + 8.3321609e-3
+    sine = (sine * square - 1.6666655e-1) * square * angle + angle
+    cosine = square * 2.4433157e-5 - 1.3887316e-3
+    cosine = (cosine * square + 4.1666646e-2) * square * square - square * 0.5 + 1.0
+    turned = (second & 1) != 0
+    a = tl.where(turned, sine, cosine) * radius
+    b = tl.where(turned, cosine, sine) * radius
+    return tl.where(((second ^ (second >> 1)) & 1) != 0, -a, a), tl.where((second & 2) != 0, -b, b)
+
+
+@triton.jit
+def quad_words(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Words for ``WIDTH`` numbers of each row, four to a counter: four tiles of (ROWS, WIDTH / 4).
+
+    The seed is one for all rows or a column of one for each.
+    """
+    zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
+    c0 = rows.to(tl.uint32)[:, None] + zero
+    c1 = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
+    return philox(seed + zero.to(tl.int64), c0, c1, zero + tl.full([], epoch, tl.uint32), zero + purpose)
+
+
+@triton.jit
+def together(a, b, c, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Four tiles of (ROWS, WIDTH / 4) as one of (ROWS, WIDTH), the four next to each other."""
+    return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), [ROWS, WIDTH])
+
+
+@triton.jit
+def normals(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Standard normals, a tile of (ROWS, WIDTH)."""
+    w0, w1, w2, w3 = quad_words(seed, rows, epoch, purpose, ROWS, WIDTH)
+    a, b = box_muller(w0, w1)
+    c, d = box_muller(w2, w3)
+    return together(a, b, c, d, ROWS, WIDTH)
+
+
+@triton.jit
+def exponentials(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Exp(1) draws, a tile of (ROWS, WIDTH)."""
+    w0, w1, w2, w3 = quad_words(seed, rows, epoch, purpose, ROWS, WIDTH)
+    a, b = -tl.log(uniform(w0)), -tl.log(uniform(w1))
+    c, d = -tl.log(uniform(w2)), -tl.log(uniform(w3))
+    return together(a, b, c, d, ROWS, WIDTH)
+
+
+@triton.jit
+def in_unit_ball(x):
+    """Rows, scaled down to length 1 where they are longer."""
+    length = tl.sqrt_rn(tl.maximum(tl.sum(x * x, axis=1), 1.0))[:, None]
+    return tl.div_rn(x, tl.broadcast_to(length, x.shape))
+
+
+@triton.jit(do_not_specialize=["first_segment", "first_rating"])
+def sum_segments(
+    start, length, row, partner, target, coefficient, members, run_view, own, other, out,
+    first_segment, first_rating, n_runs, target_stride, coefficient_stride,
+    WIDTH: tl.constexpr, TILE: tl.constexpr,
+    WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """One segment of one run: the sum over its ratings of the residual times the partner's factors."""
+    segment = first_segment + tl.program_id(0)
+    run = tl.program_id(1)
+    view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
+    begin = tl.load(start + segment) - first_rating
+    count = tl.load(length + segment)
+    k = tl.arange(0, WIDTH)
+    own_row = tl.load(row + segment).to(tl.int64) * n_runs + run
+    x = tl.load(own + own_row * WIDTH + k)[None, :]
+    total = tl.zeros([TILE, WIDTH], tl.float32)
+    t = tl.arange(0, TILE)
+    active = t < count
+    # Ratings are read once, so they should not displace factors from the caches; the next ones are asked for before
+    # this tile's factors are used.
+    who = tl.load(partner + begin + t, mask=active, other=0, eviction_policy="evict_first").to(tl.int64)
+    for at in range(0, count, TILE):
+        place = begin + at + t
+        factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
+        following = at + TILE + t < count
+        who = tl.load(partner + place + TILE, mask=following, other=0, eviction_policy="evict_first").to(tl.int64)
+        if MASKED:
+            active &= (tl.load(members + place, mask=active, other=0) >> view & 1) != 0
+        wanted = tl.load(target + view * target_stride + place, mask=active, other=0.0, eviction_policy="evict_first")
+        residual = tl.sum(factors * x, axis=1) - wanted
+        if WEIGHTED:
+            residual *= tl.load(coefficient + view * coefficient_stride + place, mask=active, other=0.0)
+        total += tl.where(active, residual, 0.0)[:, None] * factors
+        active = following
+    tl.store(out + (segment.to(tl.int64) * n_runs + run) * WIDTH + k, tl.sum(total, axis=0))
+
+
+@triton.jit
+def sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """The sums of a tile of rows, segment after segment in a fixed order."""
+    k = tl.arange(0, WIDTH)
+    begin = tl.load(first + rows, mask=valid, other=0)
+    end = tl.load(first + rows + 1, mask=valid, other=0)
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    for part in range(0, tl.max(end - begin, axis=0)):
+        there = begin + part < end
+        segment = tl.load(parts + begin + part, mask=there, other=0).to(tl.int64)
+        total += tl.load(
+            partial + ((segment * n_runs + run) * WIDTH)[:, None] + k[None, :], mask=there[:, None], other=0.0
+        )
+    return total
+
+
+@triton.jit(do_not_specialize=["epoch"])
+def step_rows(
+    first, parts, partial, own, steps, rates, run_view, run_reg, run_seed, run_scale,
+    epoch, n_rows, n_runs, step_stride, n_factors,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
+):  # fmt: skip
+    """Sum the parts, add noise, step, project: everything that happens to a row between two passes."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    run = tl.program_id(1)
+    valid = rows < n_rows
+    k = tl.arange(0, WIDTH)
+    total = sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS, WIDTH)
+    place = ((rows.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    x = tl.load(own + place, mask=valid[:, None], other=0.0)
+    gradient = 2.0 * (total + tl.load(run_reg + run) * x)
+    if NOISE != "none":
+        seed = tl.load(run_seed + run)
+        noise = normals(seed, rows, epoch, 1, ROWS, WIDTH)
+        h_rows = tl.full([ROWS], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else rows
+        noise *= tl.sqrt(2.0 * exponentials(seed, h_rows, epoch, 2, ROWS, WIDTH))
+        gradient += noise * tl.load(run_scale + run)
+    view = tl.load(run_view + run)
+    rate = tl.load(steps + view * step_stride + rows, mask=valid, other=0.0) * tl.load(rates + run)
+    x = tl.where(k[None, :] < n_factors, x - rate[:, None] * gradient, 0.0)
+    if UNIT_BALL:
+        x = in_unit_ball(x)
+    tl.store(own + place, x, mask=valid[:, None])
+
+
+@triton.jit
+def step_normals(seed, rows, steps, epoch, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """The normals of one step of some rows."""
+    zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
+    quads = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
+    w0, w1, w2, w3 = philox(
+        seed + zero.to(tl.int64), rows.to(tl.uint32)[:, None] + zero, steps.to(tl.uint32)[:, None] + zero,
+        zero + tl.full([], epoch, tl.uint32), quads * 16 + 4,
+    )  # fmt: skip
+    a, b = box_muller(w0, w1)
+    c, d = box_muller(w2, w3)
+    return together(a, b, c, d, ROWS, WIDTH)
+
+
+@triton.jit(do_not_specialize=["epoch"])
+def visit_ratings(
+    begin, ranked, partner, target, coefficient, members, own, other, rates, shares,
+    run_view, run_reg, run_seed, run_scale,
+    epoch, n_lanes, n_runs, target_stride, coefficient_stride, share_stride, n_factors,
+    LANES: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
+    NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
+):  # fmt: skip
+    """Some lanes side by side; a lane is one row of one run, and steps once per rating of its row.
+
+    A step needs the vector that the step before left, so a lane cannot be split; what it will need next is asked
+    for while it computes.
+    """
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    valid = lane < n_lanes
+    run = lane % n_runs
+    row = tl.load(ranked + lane // n_runs, mask=valid, other=0)
+    first = tl.load(begin + row, mask=valid, other=0)
+    count = tl.where(valid, tl.load(begin + row + 1, mask=valid, other=0) - first, 0).to(tl.int32)
+    view = tl.load(run_view + run).to(tl.int64)
+    rate = tl.load(rates + run)
+    k = tl.arange(0, WIDTH)
+    place = ((row.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    x = tl.load(own + place, mask=valid[:, None], other=0.0)
+    keep = (1.0 - 2.0 * rate * tl.load(run_reg + run))[:, None]
+    if NOISE != "none":
+        seed = tl.load(run_seed + run)[:, None]
+        h_rows = tl.full([LANES], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else row
+        share = tl.load(shares + view * share_stride + row, mask=valid, other=0.0) * tl.load(run_scale + run) * rate
+        h = exponentials(seed, h_rows, epoch, 2, LANES, WIDTH)
+        deviation = tl.where(k[None, :] < n_factors, tl.sqrt(2.0 * h) * share[:, None], 0.0)
+    done = tl.zeros([LANES], tl.int32)
+    active = count > 0
+    wanted = tl.load(target + view * target_stride + first, mask=active, other=0.0)
+    who = tl.load(partner + first, mask=active, other=0).to(tl.int64)
+    factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
+    following = count > 1
+    who = tl.load(partner + first + 1, mask=following, other=0).to(tl.int64)
+    for visit in range(0, tl.max(count, axis=0)):
+        at = first + visit
+        next_factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
+        next_wanted = tl.load(target + view * target_stride + at + 1, mask=following, other=0.0)
+        later = visit + 2 < count
+        who = tl.load(partner + at + 2, mask=later, other=0).to(tl.int64)
+        taken = active
+        if MASKED:
+            taken &= (tl.load(members + at, mask=active, other=0) >> view & 1) != 0
+        residual = wanted - tl.sum(factors * x, axis=1)
+        if WEIGHTED:
+            residual *= tl.load(coefficient + view * coefficient_stride + at, mask=active, other=0.0)
+        moved = x * keep + factors * (2.0 * rate * residual)[:, None]
+        if NOISE != "none":
+            moved -= deviation * step_normals(seed, row, done, epoch, LANES, WIDTH)
+        if UNIT_BALL:
+            moved = in_unit_ball(moved)
+        x = tl.where(taken[:, None], moved, x)
+        done += taken.to(tl.int32)
+        factors = next_factors
+        wanted = next_wanted
+        active = following
+        following = later
+    tl.store(own + place, x, mask=valid[:, None])
+
+
+@triton.jit(do_not_specialize=["seed", "epoch"])
+def write_words(out, users, items, seed, epoch, n, BLOCK: tl.constexpr):
+    """One random word for each rating."""
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = place < n
+    zero = tl.zeros([BLOCK], tl.uint32)
+    word, _, _, _ = philox(
+        tl.full([BLOCK], seed, tl.int64),
+        tl.load(users + place, mask=there, other=0).to(tl.uint32),
+        tl.load(items + place, mask=there, other=0).to(tl.uint32),
+        zero + tl.full([], epoch, tl.uint32),
+        zero + 5,
+    )
+    tl.store(out + place, word.to(tl.int64), mask=there)
+
+
+@triton.jit
+def serve_queues(base, view, begin, user, turn, cursor, turns, ready, level, n_items, n_users, BLOCK: tl.constexpr):
+    """One order: in every round, serve each item whose next user also waits for that item."""
+    order = tl.program_id(0).to(tl.int64)
+    offset = tl.load(base + order)
+    n_ratings = tl.load(base + order + 1) - offset
+    begin += tl.load(view + order) * (n_items + 1)
+    user += offset
+    turn += offset
+    level += offset
+    cursor += order * n_items
+    ready += order * n_items
+    turns += order * n_users
+    served = n_ratings * 0
+    number = 0
+    while served < n_ratings:
+        for tile in range(0, n_items, BLOCK):
+            item = tile + tl.arange(0, BLOCK)
+            there = item < n_items
+            place = tl.load(begin + item, mask=there, other=0) + tl.load(cursor + item, mask=there, other=0)
+            waiting = there & (place < tl.load(begin + item + 1, mask=there, other=0))
+            who = tl.load(user + place, mask=waiting, other=0)
+            its_turn = tl.load(turns + who, mask=waiting, other=-1) == tl.load(turn + place, mask=waiting, other=-2)
+            go = waiting & its_turn
+            tl.store(ready + item, go.to(tl.int32), mask=there)
+            tl.store(level + place, number, mask=go)
+            served += tl.sum(go.to(tl.int32), axis=0)
+        # Nobody may be served because of what happened in this very round.
+        tl.debug_barrier()
+        for tile in range(0, n_items, BLOCK):
+            item = tile + tl.arange(0, BLOCK)
+            go = tl.load(ready + item, mask=item < n_items, other=0) != 0
+            done = tl.load(cursor + item, mask=go, other=0)
+            place = tl.load(begin + item, mask=go, other=0) + done
+            who = tl.load(user + place, mask=go, other=0)
+            tl.store(turns + who, tl.load(turn + place, mask=go, other=0) + 1, mask=go)
+            tl.store(cursor + item, done + 1, mask=go)
+        tl.debug_barrier()
+        number += 1
+
+
+@triton.jit
+def step_levels(
+    first, start, users, items, target, U, V, rates, run_view, run_reg, n_runs,
+    TILE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """One run of non-private MF: level after level, all ratings of a level side by side."""
+    run = tl.program_id(0)
+    view = tl.load(run_view + run)
+    level = tl.load(first + view)
+    last = tl.load(first + view + 1) - 1
+    rate = 2.0 * tl.load(rates + run)
+    keep = 1.0 - rate * tl.load(run_reg + run)
+    k = tl.arange(0, WIDTH)
+    end = tl.load(start + level)
+    while level < last:
+        begin = end
+        level += 1
+        end = tl.load(start + level)
+        for at in range(begin, end, TILE):
+            place = at + tl.arange(0, TILE)
+            there = place < end
+            who = ((tl.load(users + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH)[:, None]
+            what = ((tl.load(items + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH)[:, None]
+            wanted = tl.load(target + place, mask=there, other=0.0)
+            u = tl.load(U + who + k[None, :], mask=there[:, None], other=0.0)
+            v = tl.load(V + what + k[None, :], mask=there[:, None], other=0.0)
+            step = (rate * (wanted - tl.sum(u * v, axis=1)))[:, None]
+            tl.store(V + what + k[None, :], v * keep + u * step, mask=there[:, None])
+            tl.store(U + who + k[None, :], in_unit_ball(u * keep + v * step), mask=there[:, None])
+        # The next level reads what this one wrote.
+        tl.debug_barrier()

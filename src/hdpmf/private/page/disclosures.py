@@ -1,0 +1,178 @@
+"""The page "What leaves": what a run would send, what was sent, and the budget that remains."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any, get_args
+
+from hdpmf.common.methods.descriptions import MEANING, guess_at, percent
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.consent import Answer, Asked, consents, give_answer, pending, take_back
+from hdpmf.private.device.disclosures.data_export import disclosures
+from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, spent_together
+from hdpmf.private.device.disclosures.receipts import receipt_of
+from hdpmf.private.device.disclosures.refusals import kept_refusals
+from hdpmf.private.device.preview import SendPreview, preview_of
+from hdpmf.private.device.store.catalogues import id_of
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.page.request import PageRequest
+
+_NUMBERS_SHOWN = 100
+_BARS_SHOWN = 250
+_RUNS_SHOWN = 50
+_REFUSALS_SHOWN = 50
+
+
+def disclosures_page(visit: PageRequest) -> dict[str, Any]:
+    """What waits for an answer, what was sent or refused, and what is left."""
+    with visit.owner.store() as store:
+        policy, runs, kept = store.policy, past_runs(store)[::-1], kept_refusals(store)
+        together, total = spent_together(store.ledger), store.ledger.spent_total()
+        return {
+            "ask": policy.ask,
+            "asked": [_pending(store, asked) for asked in pending(store, time.time())],
+            "answers": [
+                {
+                    "key": consent.asked.key,
+                    "answer": consent.answer,
+                    "recommender": consent.asked.recommender,
+                    "method": consent.asked.terms.method,
+                    "epsilon": consent.asked.terms.epsilon,
+                    "at": consent.at,
+                }
+                for consent in consents(store)
+            ],
+            "runs": [
+                {
+                    "run": run.run[:8],
+                    "name": run.run,
+                    "left": run.count("sent") > 0,
+                    "recommender": run.entries[0].recommender,
+                    "method": run.entries[0].method,
+                    "when": run.when,
+                    "words": run.words(),
+                    "entries": run.entries,
+                    "ratings": 0 if run.paid is None else run.paid.ratings,
+                }
+                for run in runs[:_RUNS_SHOWN]
+            ],
+            "together": str(together),
+            "together_guess": percent(guess_at(together.at_delta), at_most=True),
+            "proved": together.proved,
+            "epsilon": policy.own_epsilon,
+            "epsilon_guess": percent(guess_at(policy.own_epsilon), at_most=True),
+            "limit": None if math.isinf(policy.own_total) else policy.own_total,
+            "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
+            "spent": total,
+            "picture": _picture(store),
+            "n_bars": store.n_ratings,
+            "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
+            "refused_more": sum(kept.dropped.values()) + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
+            "log": visit.owner.answering.said(),
+        }
+
+
+def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
+    found = preview_of(store, asked)
+    terms = asked.terms
+    return {
+        "key": asked.key,
+        "recommender": asked.recommender,
+        "names": asked.names,
+        "digest": asked.servers,
+        "method": terms.method,
+        "epsilon": terms.epsilon,
+        "minimum": terms.minimum,
+        "at": asked.at,
+        "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until)) if asked.until else "",
+        "sends": found.sends,
+        "sees": found.claim.sees,
+        "view": terms.view,
+        "guess": _most_told(found),
+        "against": found.claim.against,
+        "not_protected": found.not_protected,
+        "reveals": reveals(found.cost),
+        "worth": MEANING[found.cost.status],
+        "numbers": [
+            {
+                "title": number.title or id_of(number.item),
+                "value": f"{number.value:g}",
+                "weight": f"{number.weight:.2g}",
+                "plain": _round(number.plain),
+                "noised": _round(number.noised),
+            }
+            for number in found.numbers[:_NUMBERS_SHOWN]
+        ],
+        "n_numbers": len(found.numbers),
+        "others": found.others,
+        "left_out": found.left_out,
+        "pays": f"{found.pays:.3g}",
+        "noise": _round(found.noise),
+        "shown": found.shown,
+        "refused": found.refused,
+        "has_items": found.has_items,
+    }
+
+
+def answer(visit: PageRequest) -> str:
+    """The owner's answer."""
+    said = visit.text("answer")
+    with visit.owner.store() as store:
+        if said == "again":
+            take_back(store, visit.text("key", 2000))
+        else:
+            kind = next((kind for kind in get_args(Answer) if kind == said), None)
+            if kind is None:
+                raise ConfigError(visit.t("leaves.no_answer"))
+            give_answer(store, visit.text("key", 2000), kind)
+    visit.owner.answering.refresh()
+    visit.session.note(visit.t(f"leaves.said.{said}"))
+    return "/leaves"
+
+
+def export(visit: PageRequest) -> bytes:
+    """Everything that was ever sent or refused, as JSON."""
+    with visit.owner.store() as store:
+        return json.dumps(disclosures(store), indent=1, allow_nan=False).encode()
+
+
+def receipt(visit: PageRequest) -> bytes:
+    """A receipt for what left in a run."""
+    with visit.owner.store() as store:
+        return receipt_of(store, visit.text("run")).to_json()
+
+
+def _picture(store: DeviceStore) -> list[dict[str, float]]:
+    """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high.
+
+    More than can be told apart are shown by some of them, at even steps from the emptiest to the fullest.
+    """
+    found = sorted(budgets(store), key=lambda budget: budget.part)
+    if not found:
+        return []
+    last = len(found) - 1
+    if last >= _BARS_SHOWN:
+        found = [found[round(place * last / (_BARS_SHOWN - 1))] for place in range(_BARS_SHOWN)]
+    width = 100.0 / len(found)
+    highest = max(budget.allowed for budget in found)
+    return [
+        {
+            "x": round(place * width, 4),
+            "width": round(width * 0.86, 4),
+            "allowed": round(40 * budget.allowed / highest, 3),
+            "left": round(40 * budget.left / highest, 3),
+        }
+        for place, budget in enumerate(found)
+    ]
+
+
+def _most_told(found: SendPreview) -> str:
+    """How often a guess about one of the ratings is right, at most; nothing where that is not proved."""
+    most = max((number.pays for number in found.numbers), default=0.0)
+    return percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""
+
+
+def _round(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 or number == int(number) else f"{number:.2g}"

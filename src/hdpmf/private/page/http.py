@@ -1,0 +1,284 @@
+"""Routes and sessions of the owner's page.
+
+Paths and titles say nothing about the owner. Every request that changes something, or asks about something private, is
+a POST with the session's CSRF token.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hdpmf.common.net.extras import needs
+from hdpmf.common.web.guard import App, PageGuard, form_fields, json_fields, read_body
+from hdpmf.common.web.sessions import BrowserSession, BrowserSessions, equal_secrets
+from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
+from hdpmf.errors import HdpmfError
+from hdpmf.private.page import disclosures, items, recommenders, settings
+from hdpmf.private.page import settings as privacy_page
+from hdpmf.private.page.owner import Owner
+from hdpmf.private.page.request import PageRequest
+
+with needs("starlette", "page"):
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, RedirectResponse, Response
+    from starlette.routing import Route
+
+MOST_BYTES = 64 << 20
+"""Of a request: a catalogue of a million items has less."""
+
+_WATCH_SECONDS = 5.0
+
+_PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
+    "/rate": ("rate", items.rate_page),
+    "/for-you": ("for_you", items.recommendations_page),
+    "/privacy": ("privacy", privacy_page.privacy_page),
+    "/leaves": ("leaves", disclosures.disclosures_page),
+    "/recommenders": ("recommenders", recommenders.recommenders_page),
+    "/settings": ("settings", settings.settings_page),
+}
+_ACTIONS: dict[str, Callable[[PageRequest], str]] = {
+    "/rate/catalogue": items.load_items,
+    "/rate/file": items.look_into_file,
+    "/rate/take": items.take_in_file,
+    "/for-you/hide": items.set_hidden,
+    "/privacy/dial": privacy_page.change_privacy_level,
+    "/privacy/genre": privacy_page.mark_genres,
+    "/privacy/ask": privacy_page.ask_me,
+    "/leaves/answer": disclosures.answer,
+    "/recommenders/look": recommenders.look_at_invitation,
+    "/recommenders/answer": recommenders.answer_invitation,
+    "/recommenders/roster": recommenders.look_into_roster,
+    "/recommenders/pin": recommenders.answer_roster,
+    "/recommenders/change": recommenders.change,
+    "/recommenders/choose": recommenders.choose,
+    "/settings/passphrase": settings.new_passphrase,
+    "/settings/forget": settings.forget,
+}
+_QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
+    "/rate/find": items.find,
+    "/rate/set": items.set_rating,
+    "/rate/private": items.set_private,
+    "/privacy/would": privacy_page.preview_privacy_level,
+}
+_FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
+    "/leaves/export": ("what-left.json", disclosures.export),
+    "/leaves/receipt": ("receipt.json", disclosures.receipt),
+    "/recommenders/card": ("card.json", recommenders.card),
+    "/settings/export": ("everything.json", settings.export_everything),
+}
+
+
+class OwnerPage:
+    """The owner's page.
+
+    Args:
+        owner: Whose store it is.
+        host: The name and port that the browser knows us by.
+        door: Who may come in.
+        relink: Called when a browser was locked out that can only come back with a new link.
+    """
+
+    def __init__(self, owner: Owner, host: str, door: BrowserSessions, relink: Callable[[], None]) -> None:
+        self._owner, self._host, self._door, self._relink = owner, host, door, relink
+        self._look = PageTemplates("hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()})
+        self._t = self._look.t
+        self._cookie = f"hdpmf-{host.partition('.')[0]}"
+
+    def app(self) -> App:
+        """What a server serves."""
+        routes = [
+            Route("/", self._home),
+            Route(ENTER, self._enter, methods=["GET", "POST"]),
+            Route("/state", self._state, methods=["POST"]),
+            Route("/lock", self._lock, methods=["POST"]),
+            Route("/unlock", self._unlock, methods=["GET", "POST"]),
+            Route("/welcome", self._welcome, methods=["GET", "POST"]),
+            Route("/static/{name}", self._file),
+            *(Route(path, self._page) for path in _PAGES),
+            *(Route(path, self._act, methods=["POST"]) for path in (*_ACTIONS, *_QUESTIONS, *_FILES)),
+        ]
+        return PageGuard(Starlette(routes=routes), self._host, ENTRY)
+
+    def watch(self, stop: threading.Event) -> None:
+        """Close the store when nobody looks at it any more, until ``stop``."""
+        while not stop.wait(_WATCH_SECONDS):
+            with self._owner.alone:
+                if self._owner.opened and not self._door.anybody:
+                    self._owner.close()
+
+    # Coming in
+
+    async def _enter(self, request: Request) -> Response:
+        """A token, which the page takes from behind the # of the command's link: that part is sent to nobody."""
+        if request.method == "GET":
+            return self._show("enter", None, {})
+        cookie = self._door.enter(json_fields(await read_body(request, 1000)).get("token", ""))
+        if cookie is None:
+            return JSONResponse({"error": self._t("enter.used")}, 403)
+        answer = JSONResponse({"next": "/"})
+        answer.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+        return answer
+
+    async def _home(self, request: Request) -> Response:
+        return self._kept_out(request, self._session(request)) or RedirectResponse("/rate", 303)
+
+    async def _state(self, request: Request) -> Response:
+        """How long until the page is locked; asking for that is not using it."""
+        session = self._session(request, used=False)
+        left = 0.0 if session is None else self._door.seconds_left(session)
+        return JSONResponse({"seconds": max(0, round(left))})
+
+    async def _lock(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is None or not await self._is_own(request, session):
+            return self._closed()
+        self._door.lock(session)
+        return RedirectResponse("/unlock", 303)
+
+    async def _unlock(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is None:
+            return self._closed()
+        if not self._owner.made:
+            return RedirectResponse("/welcome", 303)
+        if not session.locked and self._owner.opened:
+            return RedirectResponse("/rate", 303)
+        if not self._owner.encrypted:  # there is nothing that only the owner knows but the next link
+            self._door.leave(session)
+            self._relink()
+            return self._show("locked", None, {}, 403)
+        error = ""
+        if request.method == "POST":
+            fields = await self._fields(request, session)
+            if fields is None:
+                return self._closed()
+            try:
+                await run_in_threadpool(self._open, session, fields.get("passphrase", "")[:1000])
+                return RedirectResponse("/rate", 303)
+            except HdpmfError as problem:
+                error = str(problem)
+        return self._show(
+            "unlock", session, {"error": error, "wait": round(self._owner.tries.wait)}, 403 if error else 200
+        )
+
+    def _open(self, session: BrowserSession, passphrase: str) -> None:
+        with self._owner.alone:  # or the watch would find it open with nobody inside, and close it again
+            self._owner.open(passphrase)
+            self._door.unlock(session)
+
+    async def _welcome(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is None or session.locked:
+            return self._closed()
+        if self._owner.made:
+            return RedirectResponse("/rate", 303)
+        error = ""
+        if request.method == "POST":
+            fields = await self._fields(request, session)
+            if fields is None:
+                return self._closed()
+            try:
+                return RedirectResponse(await run_in_threadpool(settings.make_store, self._visit(session, fields)), 303)
+            except HdpmfError as problem:
+                error = str(problem)
+        return self._show("welcome", session, {"error": error, "scales": list(settings.SCALES)})
+
+    # Pages and what they do
+
+    async def _page(self, request: Request) -> Response:
+        session = self._session(request)
+        away = self._kept_out(request, session)
+        if away is not None or session is None:
+            return away or self._closed()
+        name, view = _PAGES[request.url.path]
+        try:
+            facts = await run_in_threadpool(view, self._visit(session, {}))
+        except HdpmfError as problem:
+            session.note(str(problem), "error")
+            return self._show("problem", session, {}, 500)
+        return self._show(name, session, facts)
+
+    async def _act(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is None or session.locked or not self._owner.opened:
+            return self._closed()
+        fields = await self._fields(request, session)
+        if fields is None:
+            return self._closed()
+        path, visit = request.url.path, self._visit(session, fields, getattr(request.state, "file", b""))
+        try:
+            if path in _QUESTIONS:
+                return JSONResponse(await run_in_threadpool(_QUESTIONS[path], visit))
+            if path in _FILES:
+                name, make = _FILES[path]
+                head = {"content-disposition": f'attachment; filename="{name}"'}
+                return Response(await run_in_threadpool(make, visit), 200, head, "application/json")
+            place = await run_in_threadpool(_ACTIONS[path], visit)
+        except HdpmfError as problem:
+            if path in _QUESTIONS:
+                return JSONResponse({"error": str(problem)}, 400)
+            session.note(str(problem), "error")
+            place = "/" + path.split("/")[1]
+        if getattr(request.state, "script", False):  # a file that a script has sent: it goes there itself
+            return JSONResponse({"next": place})
+        return RedirectResponse(place, 303)
+
+    async def _file(self, request: Request) -> Response:
+        return self._look.file(request.path_params["name"])
+
+    # Who asks
+
+    def _session(self, request: Request, *, used: bool = True) -> BrowserSession | None:
+        return self._door.session(request.cookies.get(self._cookie, ""), used=used)
+
+    def _kept_out(self, request: Request, session: BrowserSession | None) -> Response | None:
+        """Where somebody is sent who may not see a page now; None for the others."""
+        if session is None:
+            return self._closed()
+        if session.locked:
+            return RedirectResponse("/unlock", 303)
+        if not self._owner.made:
+            return RedirectResponse("/welcome", 303)
+        if not self._owner.opened:
+            if self._owner.encrypted:
+                return RedirectResponse("/unlock", 303)
+            self._owner.open(None)
+        return None
+
+    async def _is_own(self, request: Request, session: BrowserSession) -> bool:
+        return await self._fields(request, session) is not None
+
+    async def _fields(self, request: Request, session: BrowserSession) -> Mapping[str, str] | None:
+        """What a request of our own page says; None unless it has the session's token."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        body = await read_body(request, MOST_BYTES)
+        fields: dict[str, str] = {}
+        if kind == "application/x-www-form-urlencoded":
+            fields = form_fields(body)
+        elif kind == "application/json":
+            fields, request.state.script = json_fields(body), True
+        elif kind == "application/octet-stream":
+            fields, request.state.script = json_fields(request.headers.get("x-fields", "{}").encode()), True
+            request.state.file = body
+        given = request.headers.get("x-csrf", fields.get("csrf", ""))
+        return fields if equal_secrets(given, session.csrf) else None
+
+    # Answers
+
+    def _visit(self, session: BrowserSession, fields: Mapping[str, str], body: bytes = b"") -> PageRequest:
+        return PageRequest(self._owner, session, self._t, fields, body)
+
+    def _closed(self) -> Response:
+        return self._show("closed", None, {}, 403)
+
+    def _show(self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200) -> Response:
+        inside = session is not None and not session.locked and name not in ("welcome", "unlock")
+        about = {
+            "csrf": "" if session is None else session.csrf,
+            "notes": [] if session is None else session.take_notes(),
+        }
+        return self._look.show(name, about | dict(facts), inside=inside, status=status)

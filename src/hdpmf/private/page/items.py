@@ -1,0 +1,192 @@
+"""The pages "Rate" and "For you": search, stars, undo, files of ratings, recommendations computed on the device."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hdpmf.common.data import RatingScale
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.disclosures.history import released_words, releases
+from hdpmf.private.device.own_items import (
+    FilePreview,
+    load_catalogue,
+    preview_file,
+    rate_known,
+    rating_of,
+    shown_items,
+    take_file,
+)
+from hdpmf.private.device.privacy_level import item_weights, mark
+from hdpmf.private.device.recommendations import for_you, hidden_items, hide, kept_model
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, name_in
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.page.request import PageRequest, choices, item_fields, levels
+
+MOST_SHOWN = 200
+"""Ratings on one page; others are found by searching."""
+
+_FOUND = 20
+
+_KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
+
+
+def rate_page(visit: PageRequest) -> dict[str, Any]:
+    """What is rated, and what there is to search in."""
+    with visit.store() as store:
+        visit.owner.search(store.place, fresh=True)
+        shown = shown_items(store)
+        values = {record.item: record.value for record in store.rated.records() if record.user == ME}
+        facts: dict[str, Any] = {
+            "shown": shown is not None,
+            "rated": len(values) if shown is None else _rated_here(shown, values),
+            "scale": store.scale,
+            "file": visit.session.held.get("file"),
+            "places": choices(store),
+            "place": store.place,
+            "left_out": 0 if shown is None else _left_out(store, values),
+        }
+        if shown is None:
+            return facts
+        table, scale = shown.table, shown.known.scale
+        places = [shown.positions[item] for item in values if item in shown.positions]
+        places.sort(key=lambda place: (table.titles[place] if table.titles else "") or id_of(table.ids[place]))
+        first = places[:MOST_SHOWN]
+        return facts | {
+            "items": item_fields(table, first, values, item_weights(store, [table.ids[place] for place in first])),
+            "more": len(places) - len(first),
+            "n_items": len(shown.positions),
+            "levels": levels(shown),
+            "low": scale.low,
+            "high": scale.high,
+            "step": scale.step,
+            "can_load": store.pinned_catalogue is None,
+        }
+
+
+def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
+    """How many of these items this recommender has."""
+    return sum(item in shown.positions for item in items)
+
+
+def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
+    """Of how many of these items no recommender has heard."""
+    shown = [shown_items(store.at(place)) for place in store.places]
+    return sum(all(known is None or item not in known.positions for known in shown) for item in items)
+
+
+def find(visit: PageRequest) -> dict[str, Any]:
+    """Items with these words in the title."""
+    with visit.store() as store:
+        search = visit.owner.search(store.place)
+        if search is None:
+            raise ConfigError(visit.t("rate.no_items"))
+        found = search.find(visit.text("words"), _FOUND)
+        items = [search.table.ids[place] for place in found]
+        values, weights = store.rated.values_of(ME, items), item_weights(store, items)
+        return {"items": item_fields(search.table, found, values, weights)}
+
+
+def set_rating(visit: PageRequest) -> dict[str, Any]:
+    """Rate an item, or take its rating out; what it was before, for undoing."""
+    item = visit.text("item")
+    with visit.store() as store:
+        sent, removed = releases(store, ME, item), visit.text("value") == ""
+        if removed:
+            before = rating_of(store, item)
+            store.remove(item)
+        else:
+            before = rate_known(store, item, visit.number("value"))
+        told = "" if not sent else released_words(sent[-1].entry, removed=removed)
+        shown, mine = shown_items(store), (record.item for record in store.rated.records() if record.user == ME)
+        return {"before": before, "rated": 0 if shown is None else _rated_here(shown, mine), "told": told}
+
+
+def set_private(visit: PageRequest) -> dict[str, Any]:
+    """Mark an item as sensitive, or not any more."""
+    with visit.store() as store:
+        shown, item = shown_items(store), visit.text("item")
+        if shown is None or item not in shown.positions:
+            raise ConfigError(visit.t("rate.unknown"))
+        private = visit.text("private") == "yes"
+        mark(store, [item], *([] if private else [1.0]))
+        return {"private": private}
+
+
+def load_items(visit: PageRequest) -> str:
+    """A catalogue from a file that the browser read."""
+    ending = _KINDS.get(visit.text("kind"))
+    if ending is None or not visit.body:
+        raise ConfigError(visit.t("rate.no_file"))
+    low, high, step = (visit.number(name) for name in ("low", "high", "step"))
+    with tempfile.TemporaryDirectory() as folder, visit.store() as store:
+        place = Path(folder) / f"catalogue{ending}"
+        place.write_bytes(visit.body)
+        found = load_catalogue(store, place, store.scale or RatingScale(low, high, step))
+    visit.session.note(visit.t.count("rate.loaded", len(found.positions)))
+    return "/rate"
+
+
+def look_into_file(visit: PageRequest) -> str:
+    """A file of ratings: what it would bring."""
+    with visit.store() as store:
+        visit.session.held["file"] = preview_file(store, visit.body)
+    return "/rate"
+
+
+def take_in_file(visit: PageRequest) -> str:
+    """Take in what was looked at, or not."""
+    preview = visit.session.held.pop("file", None)
+    if not isinstance(preview, FilePreview):
+        raise ConfigError(visit.t("rate.no_file"))
+    if visit.text("answer") == "yes":
+        with visit.store() as store:
+            visit.session.note(visit.t.count("rate.taken", take_file(store, preview)))
+    return "/rate"
+
+
+_MOST_RECOMMENDED = 20
+
+
+def recommendations_page(visit: PageRequest) -> dict[str, Any]:
+    """The list, and what is hidden from it."""
+    with visit.store() as store:
+        model, shown = kept_model(store), shown_items(store)
+        facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
+        facts |= {"places": choices(store), "place": store.place}
+        if shown is not None:
+            places = [shown.positions[item] for item in hidden_items(store) if item in shown.positions]
+            facts["hidden"] = item_fields(shown.table, places, {}, {})
+        if model is None or shown is None:
+            return facts
+        return facts | {
+            "model": {"run": model.run[:8], "method": model.method, "recommender": model.recommender},
+            "high": shown.known.scale.high,
+            "items": [
+                {
+                    "item": name_in(store.shelf, str(entry.item)),
+                    "title": entry.title or str(entry.item),
+                    "year": "" if entry.year is None or str(entry.year) in (entry.title or "") else str(entry.year),
+                    "genres": ", ".join(entry.genres),
+                    "score": f"{entry.score:.1f}",
+                    "part": (entry.score or 0.0) / shown.known.scale.high,  # a device always expects a rating
+                    "reason": entry.reason or "",
+                }
+                for entry in for_you(store, _MOST_RECOMMENDED)
+            ],
+        }
+
+
+def set_hidden(visit: PageRequest) -> str:
+    """Not interested, or interested again."""
+    with visit.store() as store:
+        shown, item = shown_items(store), visit.text("item")
+        if shown is None or item not in shown.positions:
+            raise ConfigError(visit.t("rate.unknown"))
+        wanted = visit.text("hidden") == "yes"
+        hide(store, item, wanted)
+    visit.session.note(visit.t("list.hid" if wanted else "list.shown_again"))
+    return "/for-you"

@@ -1,0 +1,319 @@
+"""The store behind the page, one request at a time, and the threads that answer recommenders while it is locked."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.model.title_search import TitleSearch
+from hdpmf.common.web.sessions import AttemptLimit
+from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
+from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.device_identity import follow, new_device
+from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.joined import Joined, joined
+from hdpmf.private.device.messages import in_slots
+from hdpmf.private.device.own_items import shown_items
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.reporting import LOOK_EVERY, Reporter
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.transfer import change_passphrase
+
+_SAID = 100
+
+_PATIENCE = 10.0  # seconds for a thread to end
+
+
+class BackgroundReports:
+    """Answers the recommenders that the owner has joined.
+
+    Args:
+        path: The store's file.
+        log: Told what happens, in lines for the owner. They hold no rating.
+        every: Seconds between two looks at what recommenders publish.
+
+    Attributes:
+        why_not: Why nothing is answered here; empty if it is.
+    """
+
+    def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
+        self._path, self._every = path, every or LOOK_EVERY
+        self._tell = log
+        self._said: deque[tuple[str, str]] = deque(maxlen=_SAID)
+        self._store: DeviceStore | None = None
+        self._threads: dict[str, tuple[threading.Thread, threading.Event, threading.Event]] = {}
+        self._states: dict[str, tuple[str, str]] = {}
+        self.why_not = ""
+
+    def __repr__(self) -> str:
+        return f"Answering({len(self._threads)} recommenders)"
+
+    def said(self) -> list[tuple[str, str]]:
+        """The last lines for the owner with their times, the newest first; refusals have their reasons."""
+        return list(reversed(self._said))
+
+    def state(self, address: str) -> tuple[str, str] | None:
+        """How the connection to a recommender is, in words, and since when; None where there is nothing to say."""
+        return self._states.get(address)
+
+    def _log_of(self, known: Joined) -> Callable[[str], None]:
+        """Lines about one of several recommenders say which."""
+        return lambda line: self._log(f"{known.address}: {line}")
+
+    def _log(self, line: str) -> None:
+        if not self._said or self._said[-1][1] != line:
+            self._said.append((utc_now(), line))
+            self._tell(line)
+
+    def begin(self, passphrase: str | None) -> None:
+        """Begin, unless it has begun; another process that answers from this store goes on doing so."""
+        if self._store is None:
+            try:
+                self._store = DeviceStore.open(self._path, passphrase=passphrase, serving=True)
+                self.why_not = ""
+            except StorageError as error:
+                self.why_not = str(error)
+                self._log(f"Recommenders are not answered from here: {error}")
+                return
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Answer those that are joined now and not paused, and look soon for what is new."""
+        if self._store is None:
+            return
+        wanted = {known.address: known for known in joined(self._store) if not known.paused}
+        for address in [known for known in self._threads if known not in wanted]:
+            self._stop(address)
+        for address, known in wanted.items():
+            if address in self._threads and self._threads[address][0].is_alive():
+                self._threads[address][2].set()
+            else:
+                self._start(known)
+
+    def end(self) -> None:
+        """Answer nobody any more."""
+        for address in list(self._threads):
+            self._stop(address)
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _start(self, known: Joined) -> None:
+        stop, soon = threading.Event(), threading.Event()
+        work = self._report if known.two_servers else self._answer
+        thread = threading.Thread(target=self._guarded, args=(work, known, stop, soon), daemon=True)
+        self._threads[known.address] = thread, stop, soon
+        thread.start()
+
+    def _stop(self, address: str) -> None:
+        thread, stop, soon = self._threads.pop(address)
+        stop.set()
+        soon.set()
+        thread.join(_PATIENCE)
+        self._states.pop(address, None)
+
+    def _guarded(
+        self,
+        work: Callable[[DeviceStore, Joined, threading.Event, threading.Event], None],
+        known: Joined,
+        stop: threading.Event,
+        soon: threading.Event,
+    ) -> None:
+        store = self._store
+        if store is None:
+            return
+        try:
+            work(store.at(known.place), known, stop, soon)
+        except HdpmfError as error:
+            if not stop.is_set():
+                self._states[known.address] = utc_now(), f"it is not answered: {error}"
+                self._log_of(known)(f"it is not answered: {error}")
+        except Exception:
+            if not stop.is_set():  # otherwise the store was closed under it
+                raise
+
+    def _report(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
+        from hdpmf.common.net.web import WebDoor
+
+        door = WebDoor(known.address, store.get("authority") or b"")
+        reporter = Reporter(
+            store,
+            door,
+            recommender=known.address,
+            every=self._every,
+            follow=lambda told: door.trust(follow(store, told, self._log_of(known))),
+            log=self._log_of(known),
+        )
+        try:
+            while not stop.is_set():
+                if soon.wait(reporter.step()):
+                    soon.clear()
+                    reporter.look_soon()
+        finally:
+            reporter.settle()
+
+    def _answer(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
+        """By masks, as soon as a roster is pinned: without one, nobody knows among whom this device would be hidden."""
+        from hdpmf.common.net.flower.device import FlowerDevice
+        from hdpmf.common.net.keys import NodeKey
+
+        while store.roster is None:
+            soon.wait()
+            soon.clear()
+            if stop.is_set():
+                return
+
+        def connection(words: str) -> None:
+            self._states[known.address] = utc_now(), words
+            self._log_of(known)(words)
+
+        agent = DeviceAgent(store, recommender=known.address, log=self._log_of(known))
+        key = NodeKey.from_bytes(store.get("node-key") or b"")
+        transport = FlowerDevice(
+            known.address,
+            store.get("authority") or b"",
+            key,
+            follow=lambda told: follow(store, told, self._log_of(known)),
+            log=connection,
+        )
+        try:
+            transport.serve(in_slots(agent.answer), stop)
+        finally:
+            agent.settle()
+
+
+class Owner:
+    """What the page knows of its owner's store.
+
+    The page and what answers recommenders have a connection each, so that neither sees the other's half-done work.
+
+    Args:
+        path: The store's file; it may not be there yet.
+        log: Told what happens, in lines for the owner. They hold no rating.
+        every: Seconds between two looks at what recommenders publish; the usual ones by default.
+
+    Attributes:
+        tries: Of the passphrase.
+        answering: What answers recommenders.
+    """
+
+    def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
+        self.path = path
+        self.tries = AttemptLimit()
+        self.answering = BackgroundReports(path, log, every)
+        self._lock = threading.RLock()
+        self._store: DeviceStore | None = None
+        self._searches: dict[int, TitleSearch] = {}
+
+    def __repr__(self) -> str:
+        return f"Owner({self.path.name!r}, {'closed' if self._store is None else 'open'})"
+
+    @property
+    def made(self) -> bool:
+        """Whether there is a store."""
+        return self.path.exists()
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store needs a passphrase."""
+        return self.made and DeviceStore.is_encrypted(self.path)
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is open."""
+        return self._store is not None
+
+    @property
+    def alone(self) -> AbstractContextManager[object]:
+        """As a context: nobody else opens, uses or closes the store meanwhile."""
+        return self._lock
+
+    @contextmanager
+    def store(self) -> Iterator[DeviceStore]:
+        """The store, for one request."""
+        with self._lock:
+            if self._store is None:
+                raise ConfigError("the store is locked; unlock it first")
+            yield self._store
+
+    def make(self, name: str, passphrase: str | None, scale: RatingScale) -> None:
+        """Make a new store, and open it."""
+        if name and not (len(name) <= 200 and name.isprintable()):
+            raise ConfigError("a name has 1 to 200 printable characters")
+        new_device(self.path, name=name or None, policy=Policy(ask=True), passphrase=passphrase, scale=scale).close()
+        self.open(passphrase)
+
+    def open(self, passphrase: str | None) -> None:
+        """Open the store, and begin to answer recommenders, if nobody else does so.
+
+        Raises:
+            PrivacyError: The passphrase is wrong, or it was tried too often.
+        """
+        with self._lock:
+            if self.tries.wait > 0:
+                raise PrivacyError(f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds")
+            try:
+                store = DeviceStore.open(self.path, passphrase=passphrase)
+            except PrivacyError:
+                self.tries.wrong()
+                raise
+            self.tries.right()
+            self.close()
+            self._store = store
+            self.answering.begin(passphrase)
+
+    def close(self) -> None:
+        """Let the store go, and with it its key and everything that was read from it. Answering goes on."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+            self._store, self._searches = None, {}
+
+    def end(self) -> None:
+        """Close it, and answer nobody any more."""
+        self.answering.end()
+        self.close()
+
+    def change_passphrase(self, old: str | None, new: str) -> None:
+        """Seal the store anew; it stays open."""
+        with self._lock:
+            if self.tries.wait > 0:
+                raise PrivacyError(f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds")
+            try:
+                DeviceStore.open(self.path, passphrase=old).close()
+            except PrivacyError:
+                self.tries.wrong()
+                raise
+            self.answering.end()
+            self.close()
+            opens = old
+            try:
+                change_passphrase(self.path, new, old=old)
+                opens = new
+            finally:
+                self.open(opens)
+
+    def destroy(self) -> None:
+        """Delete the store, with its ledger and its identity."""
+        with self._lock:
+            self.answering.end()
+            with self.store() as store:
+                store.destroy()
+            self._store, self._searches = None, {}
+
+    def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
+        """Search in the items of a place of the open store; ``fresh``: see first whether they are others by now."""
+        with self.store() as store:
+            found = self._searches.get(place)
+            if fresh or found is None:
+                shown = shown_items(store.at(place))
+                if shown is None:
+                    self._searches.pop(place, None)
+                    return None
+                if found is None or found.table is not shown.table:
+                    found = self._searches[place] = TitleSearch(shown.table)
+            return found

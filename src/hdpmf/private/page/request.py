@@ -1,0 +1,123 @@
+"""A request of the owner's browser, and fields that several views show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hdpmf.common.protocol import CatalogueTable
+from hdpmf.common.protocol.addresses import HTTPS
+from hdpmf.common.web.sessions import BrowserSession
+from hdpmf.common.web.templates import Wording
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.joined import with_catalogue
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.tables import FIRST
+from hdpmf.private.page.owner import Owner
+
+_PLACE = "place"
+MOST_LEVELS = 11
+"""Up to so many values a scale is shown as stars; above it, as a number."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PageRequest:
+    """A request of the owner's browser. PRIVATE.
+
+    Attributes:
+        owner: Whose store it is.
+        session: The browser's.
+        t: The page's sentences.
+        fields: What was sent with it.
+        body: The file that was sent with it.
+    """
+
+    owner: Owner
+    session: BrowserSession
+    t: Wording
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @contextmanager
+    def store(self) -> Iterator[DeviceStore]:
+        """The store at the place of the recommender whose items the page shows.
+
+        Raises:
+            ConfigError: It is about a recommender whose items are not here any more: never about another one instead.
+        """
+        with self.owner.store() as store:
+            places = [place.place for _, place in with_catalogue(store)]
+            if self.text("place") and self.place not in (places or [FIRST]):
+                raise ConfigError(self.t("places.gone"))
+            yield store.at(self.place if self.place in places else places[0] if places else FIRST)
+
+    @property
+    def place(self) -> int:
+        """The place that the page, or else the last one, was about; 0 where nobody has chosen."""
+        given = self.text("place") or str(self.session.held.get(_PLACE, ""))
+        return int(given) if given.isdecimal() and len(given) < 6 else 0
+
+    def choose(self, place: int) -> None:
+        """Show the items of this place from now on."""
+        self.session.held[_PLACE] = place
+
+    def text(self, name: str, most: int = 300) -> str:
+        """A field as text."""
+        value = self.fields.get(name, "")
+        if len(value) > most or "\0" in value:
+            raise ConfigError(f"{name} is longer than {most} characters")
+        return value
+
+    def number(self, name: str) -> float:
+        """A field as a number."""
+        try:
+            return float(self.text(name))
+        except ValueError:
+            raise ConfigError(f"{name} must be a number") from None
+
+
+def item_fields(
+    table: CatalogueTable, positions: Sequence[int], values: Mapping[str, float], weights: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Items with the owner's ratings, as pages show them."""
+    found = []
+    for place in positions:
+        item = table.ids[place]
+        title = table.titles[place].strip() if table.titles else ""
+        year = table.years[place] if table.years else None
+        found.append(
+            {
+                "item": item,
+                "title": title or id_of(item),
+                "year": "" if year is None or str(year) in title else str(year),
+                "genres": ", ".join(table.genres[place]) if table.genres else "",
+                "value": values.get(item),
+                "private": weights.get(item, 1.0) < 1,
+            }
+        )
+    return found
+
+
+def choices(store: DeviceStore) -> list[dict[str, Any]]:
+    """The recommenders to choose from, with the one that is chosen; none where there is one at most."""
+    known = with_catalogue(store)
+    return [
+        {"place": place.place, "name": short(each.address), "left": each.left, "chosen": place.place == store.place}
+        for each, place in (known if len(known) > 1 else ())
+    ]
+
+
+def short(address: str) -> str:
+    """A recommender as people speak of it."""
+    return address.removeprefix(HTTPS)
+
+
+def levels(shown: PinnedCatalogue) -> list[float]:
+    """The values of a scale, if they are few enough for stars; else none."""
+    scale = shown.known.scale
+    step = scale.step or 1.0
+    n = round(scale.width / step) + 1
+    return [scale.low + step * place for place in range(n)] if n <= MOST_LEVELS else []

@@ -1,0 +1,167 @@
+"""The pages "My privacy" and "Settings": privacy level, sensitive items, passphrase, data export, forgetting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.methods.descriptions import guess_at, percent
+from hdpmf.common.web.templates import Wording
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.own_items import shown_items
+from hdpmf.private.device.privacy_level import (
+    GROUPS,
+    MISS_ALONE,
+    MISSES,
+    SENSITIVE,
+    PrivacyLevel,
+    genres,
+    item_weights,
+    mark_genre,
+    privacy_level,
+    set_privacy_weight,
+)
+from hdpmf.private.page.request import PageRequest, choices, item_fields
+
+_MARKED_SHOWN = 100
+
+
+def privacy_page(visit: PageRequest) -> dict[str, Any]:
+    """Where the dial is, and what is marked."""
+    with visit.store() as store:
+        position, shown, marked, policy = privacy_level(store), shown_items(store), item_weights(store), store.policy
+        by_genre = genres(store)
+        places = [] if shown is None else [shown.positions[item] for item in marked if item in shown.positions]
+        return {
+            "places": choices(store),
+            "place": store.place,
+            "weight": position.weight,
+            "sentences": _sentences(visit.t, position),
+            "groups": GROUPS,
+            "group": position.group,
+            "epsilon": policy.own_epsilon,
+            "ask": policy.ask,
+            "sensitive_guess": percent(guess_at(policy.own_epsilon * position.weight * SENSITIVE), at_most=True),
+            "genres": [
+                {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
+                for name, items in by_genre.items()
+            ],
+            "marked": [] if shown is None else item_fields(shown.table, places[:_MARKED_SHOWN], {}, marked),
+            "n_marked": len(places),
+            "misses": MISSES,
+            "miss_alone": MISS_ALONE,
+        }
+
+
+def preview_privacy_level(visit: PageRequest) -> dict[str, Any]:
+    """What the dial would mean elsewhere."""
+    with visit.store() as store:
+        position = privacy_level(store, visit.number("weight"))
+        return {"sentences": _sentences(visit.t, position), "group": visit.t(f"privacy.group.{position.group}")}
+
+
+def change_privacy_level(visit: PageRequest) -> str:
+    """Turn it."""
+    with visit.store() as store:
+        set_privacy_weight(store, visit.number("weight"))
+    visit.session.note(visit.t("privacy.turned"))
+    return "/privacy"
+
+
+def mark_genres(visit: PageRequest) -> str:
+    """Mark a genre as sensitive, or not any more."""
+    marked = visit.text("marked") == "yes"
+    with visit.store() as store:
+        n = mark_genre(store, visit.text("genre"), *([] if marked else [1.0]))
+    visit.session.note(visit.t.count("privacy.marked" if marked else "privacy.unmarked", n))
+    return "/privacy"
+
+
+def ask_me(visit: PageRequest) -> str:
+    """Ask before each run, or trust the policy alone."""
+    with visit.store() as store:
+        store.set_policy(msgspec.structs.replace(store.policy, ask=visit.text("ask") == "yes"))
+    visit.session.note(visit.t("privacy.ask_changed"))
+    return "/privacy"
+
+
+def _sentences(t: Wording, position: PrivacyLevel) -> list[str]:
+    told = [t("privacy.guess", percent=percent(position.guess, at_most=True))]
+    if position.ratings:
+        told.append(
+            t(
+                "privacy.together",
+                n=f"{position.ratings:,}",
+                percent=percent(guess_at(position.all_at_delta), at_most=True),
+                epsilon=f"{position.all_at_delta:.3g}",
+            )
+        )
+    told.append(t("privacy.counts", percent=f"{100 * position.weight:.0f} %"))
+    return told if position.proved else [*told, t("privacy.no_proof")]
+
+
+SCALES = {
+    "stars": RatingScale(1.0, 5.0, 1.0),
+    "half-stars": RatingScale(0.5, 5.0, 0.5),
+    "ten": RatingScale(1.0, 10.0, 1.0),
+}
+"""What a new store can be rated on."""
+
+
+def settings_page(visit: PageRequest) -> dict[str, Any]:
+    """What this device is."""
+    with visit.owner.store() as store:
+        return {
+            "name_of_device": (store.get("name") or b"").decode(),
+            "identity": store.identity.public.hex(),
+            "encrypted": store.encrypted,
+            "file": visit.owner.path.name,
+            "rated": store.n_ratings,
+        }
+
+
+def make_store(visit: PageRequest) -> str:
+    """Make a new store."""
+    scale = SCALES.get(visit.text("scale"))
+    first, second = visit.text("passphrase", 1000), visit.text("again", 1000)
+    if scale is None or first != second:
+        raise ConfigError(visit.t("settings.not_twice"))
+    visit.owner.make(visit.text("name"), first or None, scale)
+    visit.session.note(visit.t("welcome.made"))
+    return "/rate"
+
+
+def new_passphrase(visit: PageRequest) -> str:
+    """Seal the store with another passphrase."""
+    new, again = visit.text("new", 1000), visit.text("again", 1000)
+    if not new or new != again:
+        raise ConfigError(visit.t("settings.not_twice"))
+    visit.owner.change_passphrase(visit.text("old", 1000) or None, new)
+    visit.session.note(visit.t("settings.changed"))
+    return "/settings"
+
+
+def export_everything(visit: PageRequest) -> bytes:
+    """Everything that the store knows about its owner, as JSON."""
+    with visit.owner.store() as store:
+        return json.dumps(data_export(store), indent=1, allow_nan=False, ensure_ascii=False).encode()
+
+
+def forget(visit: PageRequest) -> str:
+    """Take ratings, the model or everything out, for good."""
+    what = visit.text("what")
+    if visit.text("sure") != "yes":
+        raise ConfigError(visit.t("settings.not_sure"))
+    if what == "everything":
+        visit.owner.destroy()
+        return "/welcome"
+    if what not in ("ratings", "model"):
+        raise ConfigError(visit.t("settings.not_sure"))
+    with visit.owner.store() as store:
+        store.forget(ratings=what == "ratings", model=what == "model")
+    visit.session.note(visit.t(f"settings.forgot.{what}"))
+    return "/settings"

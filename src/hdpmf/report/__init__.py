@@ -1,7 +1,0 @@
-"""The report: one HTML page, figures, CSV and LaTeX, all from a folder of results."""
-
-from __future__ import annotations
-
-from hdpmf.report.writer import Written, write_report
-
-__all__ = ["Written", "write_report"]

@@ -1,0 +1,243 @@
+"""Aggregation jobs: preparation of report shares, accumulation, and jobs in the database.
+
+A job is claimed by one worker, written down before the helper is asked, and finished once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    CHECKSUM_SIZE,
+    JOB_ID_SIZE,
+    HpkeCiphertext,
+    InputShareAad,
+    PlaintextInputShare,
+    PrepareError,
+    Problem,
+    ReportMetadata,
+)
+from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info
+from hdpmf.common.aggregation.two_servers.prio import Preparation
+from hdpmf.common.net.extras import needs
+from hdpmf.errors import DapError, PrioError
+from hdpmf.untrusted.aggregator.datastore import (
+    ReportState,
+    ServerDatabase,
+    accumulators,
+    jobs,
+    lock_task,
+    payloads,
+    rejections,
+    reports,
+)
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, TaskBook
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+
+def prepare_share(
+    keys: ServerKeys, opened: OpenTask, metadata: ReportMetadata, public_share: bytes, encrypted: HpkeCiphertext
+) -> tuple[Preparation, bytes] | PrepareError:
+    """A server's part of the check of one report, and what it keeps meanwhile."""
+    aad = InputShareAad(opened.id, metadata, public_share).encode()
+    try:
+        plain = keys.hpke.open(encrypted, input_share_info(keys.dap_role), aad)
+    except DapError as error:
+        unknown = error.kind == Problem.OUTDATED_CONFIG
+        return PrepareError.HPKE_UNKNOWN_CONFIG_ID if unknown else PrepareError.HPKE_DECRYPT_ERROR
+    try:
+        share = PlaintextInputShare.decode(plain)
+    except DapError:
+        return PrepareError.INVALID_MESSAGE
+    if share.extensions:  # none is known
+        return PrepareError.INVALID_MESSAGE
+    try:
+        return opened.prio.prepare(opened.key, keys.index, metadata.report_id, public_share, share.payload)
+    except PrioError:
+        return PrepareError.VDAF_PREP_ERROR
+
+
+@dataclass
+class _Bucket:
+    total: np.ndarray = field(repr=False)
+    count: int = 0
+    checksum: int = 0
+
+
+class Accumulator:
+    """What one job adds: for each time its reports' sum, and for each reason how many were rejected."""
+
+    def __init__(self, opened: OpenTask) -> None:
+        self._opened = opened
+        self._buckets: dict[int, _Bucket] = {}
+        self._rejected: dict[PrepareError, int] = {}
+
+    def add(self, report_id: bytes, time: int, output: np.ndarray) -> None:
+        """Count a report."""
+        field_ = self._opened.prio.field
+        bucket = self._buckets.get(time)
+        if bucket is None:
+            zeros = np.zeros(self._opened.prio.circuit.output_length, field_.dtype)
+            bucket = self._buckets[time] = _Bucket(zeros)
+        bucket.total = field_.add(bucket.total, output)
+        bucket.count += 1
+        bucket.checksum ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
+
+    def reject(self, reason: PrepareError) -> None:
+        """Count a report that does not count."""
+        self._rejected[reason] = self._rejected.get(reason, 0) + 1
+
+    @property
+    def counted(self) -> int:
+        """Reports that count."""
+        return sum(bucket.count for bucket in self._buckets.values())
+
+    def write(self, connection: sa.Connection, database: ServerDatabase) -> None:
+        """Add it to what is in the database, within the caller's transaction."""
+        shard = secrets.randbelow(database.shards)
+        for time in sorted(self._buckets):  # in one order, so that no two workers wait for each other
+            self._write_bucket(connection, database, time, shard)
+        for reason, amount in sorted(self._rejected.items()):
+            made = database.insert(rejections)
+            more = made.on_conflict_do_update(
+                index_elements=[rejections.c.task, rejections.c.reason],
+                set_={"amount": rejections.c.amount + made.excluded.amount},
+            )
+            connection.execute(more, {"task": self._opened.number, "reason": int(reason), "amount": amount})
+
+    def _write_bucket(self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int) -> None:
+        prio, bucket = self._opened.prio, self._buckets[time]
+        place = {"task": self._opened.number, "bucket": time, "shard": shard}
+        empty = {"amount": 0, "checksum": bytes(CHECKSUM_SIZE), "total": b""}
+        connection.execute(database.insert(accumulators).on_conflict_do_nothing(), place | empty)
+        here = sa.and_(*(accumulators.c[name] == value for name, value in place.items()))
+        row = connection.execute(sa.select(accumulators).where(here).with_for_update()).one()
+        total = bucket.total
+        if row.total:
+            total = prio.field.add(total, prio.field.decode(row.total, prio.circuit.output_length))
+        checksum = (bucket.checksum ^ int.from_bytes(row.checksum, "big")).to_bytes(CHECKSUM_SIZE, "big")
+        connection.execute(
+            sa.update(accumulators).where(here),
+            {"amount": row.amount + bucket.count, "checksum": checksum, "total": prio.field.encode(total)},
+        )
+
+
+_MOST_BYTES = 128 << 20
+"""Of reports in one job: what a worker has in memory."""
+
+
+@dataclass(frozen=True)
+class AggregationJob:
+    """Reports that one worker has claimed.
+
+    Attributes:
+        id: Under which the helper knows it.
+        opened: Their task.
+        bodies: Them, in the order of their ids.
+        request: What the helper is asked, if it was written down.
+    """
+
+    id: bytes
+    opened: OpenTask
+    bodies: list[bytes] = field(repr=False)
+    request: bytes | None = field(repr=False)
+
+
+class AggregationJobs:
+    """Claims and finishes jobs. A job whose worker died is claimed again, after its lease."""
+
+    def __init__(self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]) -> None:
+        self._database, self._book, self._rules, self._clock = database, book, rules, clock
+
+    def claim(self, limit: int) -> AggregationJob | None:
+        """A job that was left, or a new one of stored reports; None if there is nothing to do."""
+        with self._database.write() as connection:
+            found = self._left(connection) or self._new(connection, limit)
+        if found is None:
+            return None
+        job, number, request = found
+        opened = self._book.by_number(number)
+        joined = sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id)
+        members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
+        bodies = sa.select(payloads.c.body).join_from(reports, payloads, joined).where(members).order_by(reports.c.id)
+        with self._database.read() as connection:
+            return AggregationJob(job, opened, list(connection.execute(bodies).scalars()), request)
+
+    def write_request(self, job: AggregationJob, request: bytes) -> bytes:
+        """Write down what the helper is asked, before it is; what was written first stays."""
+        here = jobs.c.id == job.id
+        with self._database.write() as connection:
+            connection.execute(sa.update(jobs).where(sa.and_(here, jobs.c.request.is_(None))), {"request": request})
+            found: bytes | None = connection.execute(sa.select(jobs.c.request).where(here)).scalar()
+        return request if found is None else found  # None: another worker has finished it
+
+    def release(self, job: AggregationJob) -> None:
+        """Let another worker try at once."""
+        with self._database.write() as connection:
+            connection.execute(sa.update(jobs).where(jobs.c.id == job.id), {"lease": 0.0})
+
+    def release_all(self) -> None:
+        """Whoever had a job is gone: only for the one process of a server, when it starts."""
+        with self._database.write() as connection:
+            connection.execute(sa.update(jobs), {"lease": 0.0})
+
+    def finish(
+        self, job: AggregationJob, sums: Accumulator, counted: Iterable[bytes], rejected: Iterable[bytes]
+    ) -> bool:
+        """Add the sums, mark the reports and drop what they said: all at once, and only once.
+
+        Returns:
+            Whether it was this worker that finished the job.
+        """
+        number = job.opened.number
+        marks = [
+            {"report": report, "state_": state}
+            for state, ids in ((ReportState.COUNTED, counted), (ReportState.REJECTED, rejected))
+            for report in ids
+        ]
+        with self._database.write() as connection:
+            lock_task(connection, number)
+            if connection.execute(sa.delete(jobs).where(jobs.c.id == job.id)).rowcount != 1:
+                return False
+            sums.write(connection, self._database)
+            here = sa.and_(reports.c.task == number, reports.c.id == sa.bindparam("report"))
+            done = sa.update(reports).where(here).values(state=sa.bindparam("state_"), job=None)
+            connection.execute(done, marks)
+            spent = [mark["report"] for mark in marks]
+            gone = sa.and_(payloads.c.task == number, payloads.c.report.in_(spent))
+            connection.execute(sa.delete(payloads).where(gone))
+        return True
+
+    def _left(self, connection: sa.Connection) -> tuple[bytes, int, bytes | None] | None:
+        now = self._clock()
+        over = sa.select(jobs).where(jobs.c.lease <= now).order_by(jobs.c.lease).limit(1)
+        row = connection.execute(over.with_for_update(skip_locked=True)).one_or_none()
+        if row is None:
+            return None
+        connection.execute(sa.update(jobs).where(jobs.c.id == row.id), {"lease": now + self._rules.lease})
+        return row.id, row.task, row.request
+
+    def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int, None] | None:
+        stored = reports.c.state == ReportState.STORED
+        for number in self._book.row_numbers(connection):
+            size = self._book.by_number(number, connection).report_size
+            most = max(1, min(limit, _MOST_BYTES // size))
+            free = sa.select(reports.c.id).where(sa.and_(reports.c.task == number, stored)).limit(most)
+            ids = list(connection.execute(free.with_for_update(skip_locked=True)).scalars())
+            if ids:
+                break
+        else:
+            return None
+        job = secrets.token_bytes(JOB_ID_SIZE)
+        row = {"id": job, "task": number, "lease": self._clock() + self._rules.lease, "request": None}
+        connection.execute(jobs.insert(), row)
+        claimed = sa.update(reports).where(sa.and_(reports.c.task == number, reports.c.id.in_(ids)))
+        connection.execute(claimed, {"state": ReportState.CLAIMED, "job": job})
+        return job, number, None

@@ -1,0 +1,89 @@
+"""The leader's background thread: aggregates reports with the helper as they come in, and deletes expired data."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+
+from hdpmf.common.base.logs import event
+from hdpmf.errors import DapError, HdpmfError
+from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+
+_IDLE_SECONDS = 5.0  # between looks for work that another worker left
+_GATHER_SECONDS = 0.5  # so that a job has more than one report
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # while the helper is away
+_LOOK_SECONDS = 2.0
+_TIDY_SECONDS = 3600.0
+_STOP_SECONDS = 10.0
+
+
+class AggregationJobDriver:
+    """A thread that aggregates until it is stopped; what fails is tried again, later and later.
+
+    Attributes:
+        overloaded: More reports wait than may.
+    """
+
+    def __init__(self, leader: Leader, metrics: AggregatorMetrics, limits: Limits) -> None:
+        self._leader, self._metrics, self._limits = leader, metrics, limits
+        self.overloaded = False
+        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._pause = _FIRST_PAUSE
+        self._looked = self._tidied = 0.0
+        self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There are new reports."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the job under way."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)  # what is cut off is done again
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._look()
+                self._woken.clear()
+                handled = self._leader.aggregate(self._limits.job_reports)
+                self._metrics.aggregated.inc(handled)
+                self._pause = _FIRST_PAUSE
+            except DapError as error:
+                event("helper-refused", logging.WARNING, error)
+                self._metrics.troubles.labels(error.kind).inc()
+                self._stopping.wait(_FIRST_PAUSE)
+                continue
+            except Exception as error:
+                expected = isinstance(error, HdpmfError)
+                event("aggregation-failed", logging.WARNING if expected else logging.ERROR, error, pause=self._pause)
+                self._metrics.troubles.labels(type(error).__name__).inc()
+                self._stopping.wait(self._pause * random.uniform(0.5, 1.0))
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                continue
+            if handled == 0:
+                self._woken.wait(_IDLE_SECONDS)
+            if handled < self._limits.job_reports:
+                self._stopping.wait(_GATHER_SECONDS)
+
+    def _look(self) -> None:
+        """How much waits, now and then; and what tasks that are long over have left."""
+        now = time.monotonic()
+        if now >= self._looked + _LOOK_SECONDS:
+            self._looked = now
+            waiting = self._leader.waiting()
+            self._metrics.waiting.set(waiting)
+            self.overloaded = waiting > self._limits.waiting_reports
+        if now >= self._tidied + _TIDY_SECONDS:
+            self._tidied = now
+            self._leader.purge()

@@ -1,0 +1,214 @@
+"""Closing a batch: its sum gets noise once, is encrypted to the collector, and stays the same bytes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    AggregateShareAad,
+    BatchSelector,
+    HpkeCiphertext,
+    Interval,
+    Problem,
+    combine_checksums,
+)
+from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, seal
+from hdpmf.common.net.extras import needs
+from hdpmf.common.privacy.sampling import Noise, require_released
+from hdpmf.errors import ConfigError, DapError
+from hdpmf.untrusted.aggregator.datastore import ReportState, ServerDatabase, accumulators, batches, lock_task, reports
+from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A closed batch.
+
+    Attributes:
+        interval: Which was asked for.
+        count: Reports in it.
+        checksum: Of their ids.
+        times: The smallest interval that has their times.
+        share: This server's share, noised and encrypted to the collector.
+        other: At the leader, the helper's share; None until it is here.
+    """
+
+    interval: Interval
+    count: int
+    checksum: bytes
+    times: Interval
+    share: HpkeCiphertext
+    other: HpkeCiphertext | None
+
+
+class Batches:
+    """The closed batches of a server.
+
+    Args:
+        noise: What is added to sums: released noise, but for simulations.
+        marks: The file with closed batches; None for databases in memory.
+    """
+
+    def __init__(
+        self, database: ServerDatabase, keys: ServerKeys, rules: Rules, noise: Noise, marks: Path | None = None
+    ) -> None:
+        if not rules.simulation:
+            require_released(noise)
+        if marks is None and not database.in_memory:
+            raise ConfigError("a server with a database needs a file for its closed batches, outside the database")
+        self._database, self._keys, self._rules, self._noise = database, keys, rules, noise
+        self._marks = ReleasedBatches(marks)
+
+    def check(self, opened: OpenTask, interval: Interval) -> None:
+        """DapError unless the interval is of whole steps of the task's time, and within the task."""
+        task = opened.task
+        whole = interval.start % task.precision == 0 == interval.duration % task.precision
+        if not (whole and task.begin <= interval.start < interval.end <= task.end):
+            raise DapError("a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID)
+
+    def find(self, opened: OpenTask, interval: Interval) -> Batch | None:
+        """The batch, if it is closed."""
+        with self._database.read() as connection:
+            return _find(connection, opened, interval)
+
+    def close(self, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None = None) -> Batch | None:
+        """Close a batch, or find it closed. When this returns its share may leave.
+
+        Args:
+            opened: The task.
+            interval: Which batch.
+            expected: Count and checksum that the other server has.
+
+        Returns:
+            The batch; None if reports of it still wait to be checked.
+
+        Raises:
+            DapError: It is too small, it overlaps with a closed one, or the servers do not have the same reports.
+            PrivacyError: It was closed before, and the database does not know.
+        """
+        self.check(opened, interval)
+        batch = self.find(opened, interval)
+        if batch is None:
+            self._marks.check(opened.id, interval)
+            with self._database.write() as connection:
+                lock_task(connection, opened.number, alone=True)
+                batch = _find(connection, opened, interval)
+                if batch is None:
+                    if _waits(connection, opened, interval):
+                        return None
+                    batch = self._draw(connection, opened, interval, expected)
+        _compare(expected, batch.count, batch.checksum)
+        self._marks.write(opened.id, interval, batch.share.encode())
+        return batch
+
+    def keep_other(self, opened: OpenTask, interval: Interval, share: HpkeCiphertext) -> Batch:
+        """Write the helper's share down, unless there is one."""
+        here = sa.and_(_here(opened, interval), batches.c.other.is_(None))
+        with self._database.write() as connection:
+            connection.execute(sa.update(batches).where(here), {"other": share.encode()})
+            found = _find(connection, opened, interval)
+        if found is None:
+            raise DapError("the batch is not closed", Problem.BATCH_INVALID)
+        return found
+
+    def _draw(
+        self, connection: sa.Connection, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None
+    ) -> Batch:
+        """Sum, noise, encryption; all in the transaction that closes the batch."""
+        overlapping = sa.and_(
+            batches.c.task == opened.number,
+            batches.c.start < interval.end,
+            batches.c.start + batches.c.duration > interval.start,
+        )
+        if connection.execute(sa.select(sa.literal(1)).where(overlapping).limit(1)).first():
+            raise DapError("the batch overlaps with one that is closed", Problem.BATCH_OVERLAP)
+        within = _within(accumulators, opened, interval)
+        prio = opened.prio
+        total = np.zeros(prio.circuit.output_length, prio.field.dtype)
+        count, checksums, times = 0, [], []
+        for row in connection.execute(sa.select(accumulators).where(within)):
+            total = prio.field.add(total, prio.field.decode(row.total, len(total)))
+            count += row.amount
+            checksums.append(row.checksum)
+            times.append(row.bucket)
+        checksum = combine_checksums(checksums)
+        _compare(expected, count, checksum)
+        if count < max(opened.task.minimum, self._rules.minimum):
+            raise DapError("too few reports are in the batch", Problem.INVALID_BATCH_SIZE)
+        noised = prio.field.add(total, prio.field.secret(self._noises(opened)))
+        aad = AggregateShareAad(opened.id, b"", BatchSelector(batch_interval=interval)).encode()
+        info = aggregate_share_info(self._keys.dap_role)
+        share = seal(opened.collector, info, aad, prio.field.encode(noised))
+        row_ = {
+            "task": opened.number, "start": interval.start, "duration": interval.duration, "amount": count,
+            "checksum": checksum, "first": min(times), "last": max(times), "share": share.encode(),
+        }  # fmt: skip
+        connection.execute(batches.insert(), row_)
+        connection.execute(sa.delete(accumulators).where(within))
+        _LOG.info("closed a batch of task %s with %d reports", opened.id.hex()[:16], count)
+        found = _find(connection, opened, interval)
+        if found is None:
+            raise ConfigError("a batch that was written is not there")  # pragma: no cover - a broken database
+        return found
+
+    def _noises(self, opened: OpenTask) -> np.ndarray:
+        parts = []
+        for part in opened.task.noise:
+            zero = part.fraction == 0
+            parts.append(
+                np.zeros(part.entries, np.int64)
+                if zero
+                else self._noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
+            )
+        return np.concatenate(parts)
+
+
+def closed_intervals(connection: sa.Connection, opened: OpenTask) -> list[Interval]:
+    """The closed intervals of a task."""
+    found = sa.select(batches.c.start, batches.c.duration).where(batches.c.task == opened.number)
+    return [Interval(row.start, row.duration) for row in connection.execute(found)]
+
+
+def _compare(expected: tuple[int, bytes] | None, count: int, checksum: bytes) -> None:
+    if expected is not None and expected != (count, checksum):
+        raise DapError("the two servers do not have the same reports in this batch", Problem.BATCH_MISMATCH)
+
+
+def _here(opened: OpenTask, interval: Interval) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        batches.c.task == opened.number, batches.c.start == interval.start, batches.c.duration == interval.duration
+    )
+
+
+def _within(table: sa.Table, opened: OpenTask, interval: Interval) -> sa.ColumnElement[bool]:
+    inside = sa.and_(table.c.bucket >= interval.start, table.c.bucket < interval.end)
+    return sa.and_(table.c.task == opened.number, inside)
+
+
+def _waits(connection: sa.Connection, opened: OpenTask, interval: Interval) -> bool:
+    waiting = sa.and_(_within(reports, opened, interval), reports.c.state < ReportState.COUNTED)
+    return connection.execute(sa.select(sa.literal(1)).select_from(reports).where(waiting).limit(1)).first() is not None
+
+
+def _find(connection: sa.Connection, opened: OpenTask, interval: Interval) -> Batch | None:
+    row = connection.execute(sa.select(batches).where(_here(opened, interval))).one_or_none()
+    if row is None:
+        return None
+    return Batch(
+        interval=interval,
+        count=row.amount,
+        checksum=row.checksum,
+        times=Interval(row.first, row.last + opened.task.precision - row.first),
+        share=HpkeCiphertext.decode(row.share),
+        other=None if row.other is None else HpkeCiphertext.decode(row.other),
+    )

@@ -1,0 +1,335 @@
+"""The database of a server: tables, migrations, and transactions on SQLite or PostgreSQL.
+
+Both servers have the same tables; some stay empty at one of them. Whoever changes a table adds a migration. All
+migrations that a database lacks run in one transaction with its new schema number. What is committed is on the disk
+when ``write`` ends. Errors never contain what was written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+from hdpmf.common.net.extras import needs
+from hdpmf.errors import ConfigError, StorageError, made_by_newer
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+    from sqlalchemy import event, pool
+    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+
+class _Body(sa.types.UserDefinedType[bytes]):
+    """Bytes as the driver takes and gives them: SQLAlchemy's own type copies them twice."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **how: object) -> str:
+        return "BLOB"
+
+
+_BODY = _Body().with_variant(sa.LargeBinary(), "postgresql")
+
+metadata = sa.MetaData()
+
+
+class ReportState(IntEnum):
+    """What became of a report. Its id stays for as long as the task does, so that nothing counts twice."""
+
+    STORED = 0
+    CLAIMED = 1
+    COUNTED = 2
+    REJECTED = 3
+
+
+def _task() -> sa.Column[int]:
+    return sa.Column("task", sa.Integer, primary_key=True, autoincrement=False)
+
+
+facts = sa.Table(  # of the database itself: schema, role
+    "facts",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("value", sa.String(200), nullable=False),
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("id", sa.LargeBinary(32), nullable=False, unique=True),
+    sa.Column("document", sa.LargeBinary, nullable=False),
+    sa.Column("devices", sa.LargeBinary(32), nullable=False),  # digest of the list, to see a repeat
+    sa.Column("end", sa.BigInteger, nullable=False),
+    sa.Column("purged", sa.Boolean, nullable=False, default=False),
+)
+
+devices = sa.Table(  # leader: who may report, and how many different reports came
+    "devices",
+    metadata,
+    _task(),
+    sa.Column("identity", sa.String(64), primary_key=True),
+    sa.Column("users", sa.Integer, nullable=False),
+    sa.Column("taken", sa.Integer, nullable=False, default=0),
+    sqlite_with_rowid=False,
+)
+
+reports = sa.Table(
+    "reports",
+    metadata,
+    _task(),
+    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("bucket", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("digest", sa.LargeBinary(32)),  # leader: of the bytes, to see a repeat
+    sa.Column("job", sa.LargeBinary(16)),  # leader: while it is claimed
+    sqlite_with_rowid=False,
+)
+
+_waiting = reports.c.state < ReportState.COUNTED
+
+sa.Index(
+    "reports_waiting",
+    reports.c.task,
+    reports.c.state,
+    reports.c.bucket,
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
+)
+
+_claimed = reports.c.state == ReportState.CLAIMED
+
+sa.Index("reports_claimed", reports.c.job, sqlite_where=_claimed, postgresql_where=_claimed)
+
+payloads = sa.Table(  # leader: reports until they are counted; a table of its own, because rows above change
+    "payloads",
+    metadata,
+    _task(),
+    sa.Column("report", sa.LargeBinary(16), primary_key=True),
+    sa.Column("body", _BODY, nullable=False),
+)
+
+jobs = sa.Table(  # leader: what it asks the helper, until it is done
+    "jobs",
+    metadata,
+    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("task", sa.Integer, nullable=False),
+    sa.Column("lease", sa.Float, nullable=False),  # until when a worker has it
+    sa.Column("request", _BODY),
+)
+
+answers = sa.Table(  # helper: what it answered, for as long as the task lives
+    "answers",
+    metadata,
+    _task(),
+    sa.Column("job", sa.LargeBinary(16), primary_key=True),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("response", sa.LargeBinary),
+)
+
+accumulators = sa.Table(
+    "accumulators",
+    metadata,
+    _task(),
+    sa.Column("bucket", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("shard", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("checksum", sa.LargeBinary(32), nullable=False),
+    sa.Column("total", sa.LargeBinary, nullable=False),
+)
+
+rejections = sa.Table(
+    "rejections",
+    metadata,
+    _task(),
+    sa.Column("reason", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+)
+
+batches = sa.Table(  # closed ones
+    "batches",
+    metadata,
+    _task(),
+    sa.Column("start", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("duration", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("checksum", sa.LargeBinary(32), nullable=False),
+    sa.Column("first", sa.BigInteger, nullable=False),  # the buckets that reports are in
+    sa.Column("last", sa.BigInteger, nullable=False),
+    sa.Column("share", sa.LargeBinary, nullable=False),  # noised and encrypted: what leaves, again and again
+    sa.Column("other", sa.LargeBinary),  # leader: the helper's
+)
+
+collections = sa.Table(  # leader: what the collector asked for
+    "collections",
+    metadata,
+    _task(),
+    sa.Column("job", sa.LargeBinary(16), primary_key=True),
+    sa.Column("request", sa.LargeBinary, nullable=False),
+    sa.Column("start", sa.BigInteger, nullable=False),
+    sa.Column("duration", sa.BigInteger, nullable=False),
+)
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = ()
+"""The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and in PostgreSQL. None
+may forget a report's id, a closed batch or a share that has left: what was counted or released stays so."""
+
+_IN_MEMORY = "sqlite://"
+
+_WAIT_MS = 60_000  # for another process that writes
+
+_PAGE = 32_768  # reports are large: fewer pages to link
+
+_POSTGRES_SHARDS = 8
+
+_SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
+
+
+class ServerDatabase:
+    """Where a server keeps what must survive. Several processes may open the same one.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://`` is in memory, for
+            simulation, and gone with this object.
+
+    Attributes:
+        in_memory: Nothing of it survives.
+        shards: Rows that a sum is spread over, so that workers do not wait for each other.
+    """
+
+    def __init__(self, url: str = _IN_MEMORY) -> None:
+        try:
+            parsed = sa.make_url(url)
+            kind = parsed.drivername
+            if kind not in ("sqlite", "postgresql+psycopg"):
+                raise ArgumentError
+        except ArgumentError:
+            raise ConfigError(
+                "the database must be sqlite:///path or postgresql+psycopg://user:password@host/name"
+            ) from None
+        self._sqlite = kind == "sqlite"
+        self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
+        self.shards = 1 if self._sqlite else _POSTGRES_SHARDS
+        self._turn = threading.RLock()
+        options: dict[str, Any] = {"poolclass": pool.StaticPool} if self.in_memory else {}
+        if self._sqlite:
+            options["connect_args"] = {"check_same_thread": False, "timeout": _WAIT_MS / 1e3}
+        else:
+            options["pool_pre_ping"] = True
+        with needs("psycopg", "postgres"):
+            self._engine = sa.create_engine(parsed, hide_parameters=True, **options)
+        if self._sqlite:
+            event.listen(self._engine, "connect", self._connected)
+            event.listen(self._engine, "begin", _begin)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"ServerDatabase({self._engine.dialect.name})"
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction: all of it, on the disk, or nothing."""
+        with self._connection(writes=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with self._connection(writes=False) as connection, connection.begin():
+            yield connection
+
+    def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+        """An insertion that can say what to do about a row that is there."""
+        return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    def claim_role(self, role: str) -> None:
+        """Write down whose database it is; another role's is refused."""
+        with self.write() as connection:
+            connection.execute(self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role})
+            found = connection.execute(sa.select(facts.c.value).where(facts.c.name == "role")).scalar_one()
+        if found != role:
+            raise ConfigError(f"this database is of a {found}, not of a {role}; name another database")
+
+    @contextmanager
+    def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
+        if self.in_memory:
+            self._turn.acquire()  # one connection for all threads
+        try:
+            with self._engine.connect() as connection:
+                yield connection.execution_options(hdpmf_writes=writes)
+        except SQLAlchemyError as error:
+            raise StorageError(
+                f"the database refused: {_reason(error)}. What was not confirmed is not written; free space or bring "
+                "the database back, then try again"
+            ) from None
+        finally:
+            if self.in_memory:
+                self._turn.release()
+
+    def _connected(self, raw: Any, record: Any) -> None:
+        raw.isolation_level = None  # we begin transactions ourselves
+        cursor = raw.cursor()
+        cursor.execute(f"PRAGMA page_size = {_PAGE}")
+        cursor.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+        if not self.in_memory:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    def _prepare(self) -> None:
+        """Make the tables if there are none, bring older ones forward, refuse newer ones; in one transaction."""
+        newest = 1 + len(MIGRATIONS)
+        with self.write() as connection:
+            if not self._sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+            present = set(sa.inspect(connection).get_table_names())
+            if facts.name not in present:
+                if present & set(metadata.tables):
+                    raise ConfigError("this database is another program's; name an empty one")
+                metadata.create_all(connection)
+                connection.execute(facts.insert(), {"name": "schema", "value": str(newest)})
+                return
+            schema = facts.c.name == "schema"
+            found = connection.execute(sa.select(facts.c.value).where(schema)).scalar() or ""
+            if not (found.isdigit() and int(found)):
+                raise ConfigError(f"this database has schema {found!r}, which no version of hdpmf makes; name another")
+            if int(found) > newest:
+                raise ConfigError(made_by_newer("this database"))
+            if int(found) < newest:
+                for step in MIGRATIONS[int(found) - 1 :]:
+                    step(connection)
+                connection.execute(facts.update().where(schema), {"value": str(newest)})
+
+
+def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
+    """Keep a task as it is until the transaction ends: no batch of it closes meanwhile, or only here.
+
+    SQLite needs no such lock: it has one writer.
+    """
+    connection.execute(sa.select(tasks.c.number).where(tasks.c.number == number).with_for_update(read=not alone))
+
+
+def _begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("hdpmf_writes", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    """The database's first line: it names tables, never what is in them."""
+    original = getattr(error, "orig", None)
+    return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
+
+
+"""The same; devices have a class of that name, too."""

@@ -1,0 +1,277 @@
+"""The folder of one of the two servers, and the bearer tokens of those who may call it.
+
+Its organisation owns the folder; nobody else has the keys in it.
+
+::
+
+    folder/
+      config.toml           organisation, address, database, limits; edited by hand
+      format                version of this layout (``hdpmf.common.base.formats``)
+      card.json             public card of the server
+      keys/party.key        authenticates it to servers and collectors (secret)
+      keys/hpke.key         decrypts what devices encrypt to it (secret)
+      keys/metrics.token    bearer token for /metrics (secret)
+      tls/                  its certificate, and the authority that issued it
+      servers.json          the pair, once it is paired: for recommenders and devices
+      collectors/ID.json    recommenders that may have tasks
+      data.sqlite           tasks, reports, sums, unless config.toml names another database
+      closed-batches        released batches; none of them is released again
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from hmac import compare_digest
+from pathlib import Path
+
+from hdpmf.common.aggregation.two_servers.dap import Problem
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.base.files import FolderLayout, atomic_write
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.servers import Collector, Server, Servers, card_to_json, read_collector, read_server
+from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.untrusted.aggregator.config import AggregatorConfig, config_file, read_config
+from hdpmf.untrusted.aggregator.tasks import ServerKeys
+
+LAYOUT = FolderLayout("a server's folder")
+"""Whoever changes what is in the folder so that this version could not read what the last one wrote adds a step. The
+database has steps of its own (``migrations``)."""
+
+_PARTY, _HPKE, _METRICS = "party.key", "hpke.key", "metrics.token"
+
+
+class AggregatorFolder:
+    """The folder of a server that was set up with ``create``.
+
+    Attributes:
+        path: Where it is.
+        config: What the operator decided.
+    """
+
+    def __init__(self, path: Path) -> None:
+        LAYOUT.bring_forward(path)
+        self.path = path
+        self.config: AggregatorConfig = read_config(path / "config.toml")
+
+    @classmethod
+    def create(cls, path: Path, config: AggregatorConfig) -> AggregatorFolder:
+        """Set up a new server, whole or not at all; a folder that is in use is refused.
+
+        Raises:
+            ConfigError: There is something, or a name makes no sense.
+            StorageError: The disk refused.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(f"{path} is not empty; give a new folder, or use the server that is there")
+        staging: Path | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))  # for its owner alone
+            _fill(staging, config)
+            os.rename(staging, path)
+        except OSError as error:
+            raise StorageError(f"could not make {path}: {error.strerror or error}") from error
+        finally:
+            if staging is not None:
+                shutil.rmtree(staging, ignore_errors=True)
+        return cls(path)
+
+    @property
+    def card(self) -> Server:
+        """What this server shows everybody."""
+        return read_server(self._read("card.json"))
+
+    @property
+    def party(self) -> PartyKey:
+        """Its secret key towards servers and collectors."""
+        return PartyKey.from_bytes(self._read(f"keys/{_PARTY}"))
+
+    @property
+    def hpke(self) -> KeyPair:
+        """Its secret key towards devices."""
+        return KeyPair.from_bytes(self._read(f"keys/{_HPKE}"))
+
+    @property
+    def keys(self) -> ServerKeys:
+        """What the server is; ConfigError until it is paired."""
+        return ServerKeys(self.config.role, self.party, self.hpke, self.card, self.partner)
+
+    @property
+    def metrics_token(self) -> str:
+        """What shows that somebody may read its counts."""
+        return self._read(f"keys/{_METRICS}").decode("ascii", "replace").strip()
+
+    @property
+    def database_url(self) -> str:
+        """Its database."""
+        return self.config.database or f"sqlite:///{self.path.resolve() / 'data.sqlite'}"
+
+    @property
+    def marks(self) -> Path:
+        """The file with closed batches, apart from the database."""
+        return self.path / "closed-batches"
+
+    def certificates(self) -> Certificates:
+        """Its certificates, renewed where needed."""
+        return ensure_certificates(self.path / "tls", _names(self.config.name))
+
+    @property
+    def servers(self) -> Servers | None:
+        """The pair; None until it is paired."""
+        return Servers.from_json(self._read("servers.json")) if (self.path / "servers.json").exists() else None
+
+    @property
+    def partner(self) -> Server:
+        """The other server's card.
+
+        Raises:
+            ConfigError: It is not paired.
+        """
+        pair = self.servers
+        if pair is None:
+            raise ConfigError(
+                f"{self.path} has no partner yet; exchange cards with the other organisation, then: "
+                f"hdpmf aggregator pair {self.path} PARTNER-CARD.json"
+            )
+        return pair.helper if self.config.role == "leader" else pair.leader
+
+    def pair(self, partner: Server) -> Servers:
+        """Pin the other server, for good: verify keys of all tasks depend on it.
+
+        Raises:
+            ConfigError: It is paired with another one, or the two are one.
+        """
+        own = self.card
+        leader, helper = (own, partner) if self.config.role == "leader" else (partner, own)
+        pair = Servers(leader=leader, helper=helper)
+        held = self.servers
+        if held is not None and held != pair:
+            raise ConfigError(
+                f"{self.path} is paired with {self.partner.organisation!r}; its tasks depend on that. "
+                "For another partner, or another card of it, set up a new folder"
+            )
+        if held is None:
+            atomic_write(self.path / "servers.json", pair.to_json())
+        return pair
+
+    @property
+    def collectors(self) -> dict[str, Collector]:
+        """The recommenders that may have tasks, by identity."""
+        cards = [read_collector(_read(path)) for path in sorted((self.path / "collectors").glob("*.json"))]
+        return {card.identity: card for card in cards}
+
+    def admit(self, card: Collector) -> None:
+        """Let a recommender have tasks; a new card of one that may already replaces the old one."""
+        self.party.token(card.identity, card.identity)  # a key that gives no secret is refused here
+        atomic_write(self._collector(card.identity), card_to_json(card))
+
+    def dismiss(self, name: str) -> Collector:
+        """Let a recommender have no more tasks; by its organisation or its identity.
+
+        Raises:
+            ConfigError: There is none of this name, or several.
+        """
+        found = [card for card in self.collectors.values() if name in (card.organisation, card.identity)]
+        if len(found) != 1:
+            many = "several recommenders are" if found else "no recommender is"
+            raise ConfigError(f"{many} called {name!r}; hdpmf aggregator status {self.path} lists them")
+        try:
+            self._collector(found[0].identity).unlink()
+        except OSError as error:
+            raise StorageError(f"could not take {name!r} off: {error.strerror}") from error
+        return found[0]
+
+    def _collector(self, identity: str) -> Path:
+        return self.path / "collectors" / f"{identity}.json"
+
+    def _read(self, name: str) -> bytes:
+        return _read(self.path / name)
+
+
+def _fill(folder: Path, config: AggregatorConfig) -> None:
+    LAYOUT.mark(folder)
+    for name, mode in (("keys", 0o700), ("collectors", 0o755)):
+        (folder / name).mkdir(mode=mode)
+    party, hpke = PartyKey.generate(), KeyPair.generate()
+    atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
+    atomic_write(folder / "keys" / _HPKE, hpke.to_bytes(), mode=0o600)
+    atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
+    made = ensure_certificates(folder / "tls", _names(config.name))
+    card = Server(
+        organisation=config.organisation,
+        url=config.url,
+        hpke=hpke.config.encode().hex(),
+        identity=party.public,
+        authority=made.authority.read_text("ascii"),
+    )
+    atomic_write(folder / "card.json", card_to_json(card))
+    atomic_write(folder / "config.toml", config_file(config), mode=0o600)  # the database's password may be in it
+
+
+def _names(name: str) -> tuple[str, ...]:
+    return (name,)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+class BearerTokens:
+    """What a server knows its partner and its collectors by.
+
+    Recommenders that are admitted or dismissed while the server runs count at once.
+    """
+
+    def __init__(self, folder: AggregatorFolder) -> None:
+        self._folder, self._party = folder, folder.party
+        self._partner = self._token(folder.partner.identity)
+        self._metrics = folder.metrics_token.encode()
+        self._collectors: dict[str, bytes] = {}
+        self._as_of = 0
+
+    def check_partner(self, headers: Mapping[str, str]) -> None:
+        """DapError unless the other server asks."""
+        if not compare_digest(_bearer(headers), self._partner):
+            raise _refused("this is for the other server")
+
+    def check_metrics(self, headers: Mapping[str, str]) -> None:
+        """DapError unless the operator's Prometheus asks."""
+        if not compare_digest(_bearer(headers), self._metrics):
+            raise _refused("this is for the operator; the token is in keys/metrics.token of the server's folder")
+
+    def collector(self, headers: Mapping[str, str]) -> str:
+        """The identity of the recommender that asks; DapError unless it is admitted."""
+        self._refresh()
+        shown, found = _bearer(headers), ""
+        for identity, token in self._collectors.items():  # all of them, so that time tells nothing
+            if compare_digest(shown, token):
+                found = identity
+        if not found:
+            raise _refused("this is for recommenders that were admitted here")
+        return found
+
+    def _refresh(self) -> None:
+        changed = (self._folder.path / "collectors").stat().st_mtime_ns
+        if changed != self._as_of:
+            self._collectors = {identity: self._token(identity) for identity in self._folder.collectors}
+            self._as_of = changed
+
+    def _token(self, other: str) -> bytes:
+        return self._party.token(other, to=self._party.public).encode()
+
+
+def _bearer(headers: Mapping[str, str]) -> bytes:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip().encode("utf-8", "replace") if kind.lower() == "bearer" else b""
+
+
+def _refused(why: str) -> DapError:
+    return DapError(why, Problem.UNAUTHORIZED_REQUEST)

@@ -1,0 +1,200 @@
+"""The helper: checks reports that the leader sends, and holds the other share of the sums."""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    JOB_ID_SIZE,
+    AggregateShare,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    PingPongMessage,
+    PrepareError,
+    PrepareInit,
+    PrepareResp,
+    Problem,
+)
+from hdpmf.common.net.extras import needs
+from hdpmf.errors import DapError, PrioError, StorageError
+from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, prepare_share
+from hdpmf.untrusted.aggregator.collection import closed_intervals
+from hdpmf.untrusted.aggregator.datastore import ReportState, answers, lock_task, reports
+from hdpmf.untrusted.aggregator.server import Aggregator
+from hdpmf.untrusted.aggregator.tasks import OpenTask
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 5
+
+
+class Helper(Aggregator):
+    """The server that only the leader talks to."""
+
+    role = "helper"
+
+    def add_task(self, document: bytes) -> bytes:
+        """Take part in a task. The same again changes nothing.
+
+        Returns:
+            The task's id.
+
+        Raises:
+            ProtocolError: This server does not take part in such a task.
+        """
+        return self._book.add(document)
+
+    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        """Check reports with the leader, and add those that hold.
+
+        Args:
+            task_id: Of the task.
+            job_id: The leader's name for this.
+            body: An ``AggregationJobInitReq``.
+
+        Returns:
+            An ``AggregationJobResp``; the same for the same job.
+
+        Raises:
+            DapError: It is no such message, or another one came under the same name.
+        """
+        opened, digest = self._book.get(task_id), sha256(body).digest()
+        if len(job_id) != JOB_ID_SIZE:
+            raise DapError(f"a job's id has {JOB_ID_SIZE} bytes")
+        with self._database.read() as connection:
+            found = _answered(connection, opened, job_id, digest)
+        if found is not None:
+            return found
+        asked = AggregationJobInitReq.decode(body)
+        if asked.agg_param or asked.part_batch_selector.batch_id is not None:
+            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
+        for _ in range(_TRIES):  # another worker may take one of these reports, or close their batch, meanwhile
+            response = self._run(opened, job_id, digest, asked.prepare_inits)
+            if response is not None:
+                return response
+        raise StorageError("other workers took these reports again and again; send the job once more")
+
+    def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
+        """Close a batch, if the leader has the same reports in it.
+
+        Args:
+            task_id: Of the task.
+            body: An ``AggregateShareReq``.
+
+        Returns:
+            An ``AggregateShare``; the same for the same batch.
+
+        Raises:
+            DapError: It is no batch, too small, overlaps with another, or the servers have other reports in it.
+        """
+        opened, asked = self._book.get(task_id), AggregateShareReq.decode(body)
+        interval = asked.batch_selector.batch_interval
+        if interval is None or asked.agg_param:
+            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
+        batch = self._batches.close(opened, interval, (asked.report_count, asked.checksum))
+        if batch is None:
+            raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
+        return AggregateShare(batch.share).encode()
+
+    def _run(self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]) -> bytes | None:
+        """Check the reports and write the result down; None if it was overtaken."""
+        ids = {init.report_share.report_metadata.report_id for init in inits}
+        with self._database.read() as connection:
+            closed = closed_intervals(connection, opened)
+            here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
+            seen = set(connection.execute(sa.select(reports.c.id).where(here)).scalars())
+        sums, resps, rows = Accumulator(opened), [], []
+        for init in inits:
+            metadata = init.report_share.report_metadata
+            reason: PrepareError | None
+            if not opened.in_time(metadata.time):
+                reason = PrepareError.INVALID_MESSAGE
+            elif metadata.time > self._clock() + self._rules.skew:
+                reason = PrepareError.REPORT_TOO_EARLY
+            elif self._book.expired(opened):
+                reason = PrepareError.TASK_EXPIRED
+            elif any(metadata.time in interval for interval in closed):
+                reason = PrepareError.BATCH_COLLECTED
+            elif metadata.report_id in seen:
+                reason = PrepareError.REPORT_REPLAYED
+            else:
+                # Whatever comes of it: a report is looked at once, so that a leader cannot try it in many ways.
+                seen.add(metadata.report_id)
+                result = self._check(opened, sums, init)
+                reason = result if isinstance(result, PrepareError) else None
+                state = ReportState.COUNTED if reason is None else ReportState.REJECTED
+                rows.append({"task": opened.number, "id": metadata.report_id, "bucket": metadata.time, "state": state})
+                if not isinstance(result, PrepareError):
+                    resps.append(PrepareResp(metadata.report_id, payload=result))
+            if reason is not None:
+                sums.reject(reason)
+                resps.append(PrepareResp(metadata.report_id, prepare_error=reason))
+        response = AggregationJobResp(tuple(resps)).encode()
+        return self._write(opened, job_id, digest, response, rows, sums, len(closed))
+
+    def _check(self, opened: OpenTask, sums: Accumulator, init: PrepareInit) -> bytes | PrepareError:
+        """One report: what to tell the leader, or why it does not count."""
+        share = init.report_share
+        try:
+            leaders = PingPongMessage.decode(init.payload)
+        except DapError:
+            return PrepareError.INVALID_MESSAGE
+        if leaders.prep_share is None or leaders.prep_msg is not None:
+            return PrepareError.INVALID_MESSAGE
+        metadata = share.report_metadata
+        prepared = prepare_share(self._keys, opened, metadata, share.public_share, share.encrypted_input_share)
+        if isinstance(prepared, PrepareError):
+            return prepared
+        try:
+            message = opened.prio.verify([leaders.prep_share, prepared[1]])
+            output = opened.prio.finish(prepared[0], message)
+        except PrioError:
+            return PrepareError.VDAF_PREP_ERROR
+        sums.add(metadata.report_id, metadata.time, output)
+        return PingPongMessage(prep_msg=message).encode()
+
+    def _write(
+        self,
+        opened: OpenTask,
+        job_id: bytes,
+        digest: bytes,
+        response: bytes,
+        rows: list[dict[str, object]],
+        sums: Accumulator,
+        closed: int,
+    ) -> bytes | None:
+        with self._database.write() as connection:
+            lock_task(connection, opened.number)
+            row = {"task": opened.number, "job": job_id, "digest": digest, "response": response}
+            made = self._database.insert(answers).on_conflict_do_nothing().returning(answers.c.job)
+            if connection.execute(made, row).first() is None:
+                return _answered(connection, opened, job_id, digest)
+            overtaken = len(closed_intervals(connection, opened)) != closed
+            if rows and not overtaken:
+                rows = sorted(rows, key=lambda row: bytes(row["id"]))  # type: ignore[call-overload]
+                fresh = self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
+                overtaken = len(connection.execute(fresh, rows).all()) != len(rows)
+            if overtaken:
+                connection.rollback()
+                return None
+            sums.write(connection, self._database)
+        _LOG.info("task %s: %d of %d reports counted", opened.id.hex()[:16], sums.counted, len(rows))
+        return response
+
+
+def _answered(connection: sa.Connection, opened: OpenTask, job_id: bytes, digest: bytes) -> bytes | None:
+    """What was answered to this job before."""
+    here = sa.and_(answers.c.task == opened.number, answers.c.job == job_id)
+    row = connection.execute(sa.select(answers.c.digest, answers.c.response).where(here)).one_or_none()
+    if row is None:
+        return None
+    if row.digest != digest:
+        raise DapError("this aggregation job was another request; give it another id")
+    if row.response is None:
+        raise DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
+    response: bytes = row.response
+    return response

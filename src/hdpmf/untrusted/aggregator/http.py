@@ -1,0 +1,340 @@
+"""A server's HTTP: DAP's resources (draft-ietf-ppm-dap-09) of leader and helper, and a few of our own.
+
+::
+
+    GET  /hpke_config                                   everybody
+    PUT  /tasks/{task}/reports                          leader, devices
+    PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
+    PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
+    POST /tasks/{task}/aggregate_shares                 helper, the leader
+    PUT  /tasks/{task}                                  ours: collectors that were admitted
+    GET  /healthz                                       ours: everybody
+    GET  /metrics                                       ours: the operator
+
+The caller is authenticated first, then the announced length is checked, and only then is the body read. Computation
+and disk access run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    AGGREGATE_SHARES_PATH,
+    AGGREGATION_JOB_PATH,
+    COLLECTION_JOB_PATH,
+    HPKE_CONFIG_PATH,
+    JOB_ID_SIZE,
+    MEDIA_TYPES,
+    REPORTS_PATH,
+    TASK_ID_SIZE,
+    AggregateShare,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    Collection,
+    CollectionReq,
+    HpkeConfigList,
+    Problem,
+    Report,
+    id_from_text,
+)
+from hdpmf.common.net.extras import needs
+from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.submission import (
+    DEVICE_HEADER,
+    SIGNATURE_HEADER,
+    TASK_MEDIA_TYPE,
+    TASK_PATH,
+    decode_submission,
+)
+from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import DapError
+from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
+from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.folder import BearerTokens
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.problem_details import busy_error, check_body, problem_response, read_body
+from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
+from hdpmf.untrusted.aggregator.tasks import OpenTask, ServerKeys
+
+with needs("starlette", "servers"):
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+
+_KEYS_SECONDS = 86_400  # for which clients may keep the keys
+_COLLECT_SECONDS = 5  # after which a collector may ask again
+_QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
+_THREADS = 4
+_ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it held
+
+
+class Resources:
+    """What both servers answer.
+
+    Args:
+        keys: Whose server it is.
+        engine: What does the work.
+        tokens: Who may ask for what.
+        limits: What others may take.
+        metrics: What is counted.
+    """
+
+    def __init__(
+        self,
+        keys: ServerKeys,
+        engine: Leader | Helper,
+        tokens: BearerTokens,
+        limits: Limits,
+        metrics: AggregatorMetrics,
+    ) -> None:
+        self._engine, self._tokens, self._limits, self._metrics = engine, tokens, limits, metrics
+        self._keys_answer = HpkeConfigList((keys.hpke.config,)).encode()
+        self._tasks: dict[bytes, OpenTask] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "request")
+
+    def routes(self) -> list[Route]:
+        """For Starlette."""
+        return [
+            self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
+            self._route(TASK_PATH, "task", PUT=self._put_task),
+            self._route("/healthz", "health", GET=self._health),
+            self._route("/metrics", "metrics", GET=self._get_metrics),
+        ]
+
+    async def start(self) -> None:
+        """Before the first request."""
+
+    async def stop(self) -> None:
+        """After the last one."""
+        self._threads.shutdown()
+
+    def app(self) -> Starlette:
+        """The application."""
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            await self.start()
+            yield
+            await self.stop()
+
+        async def refuse(request: Request, error: Exception) -> Response:
+            return problem_response(error, self._limits.retry_after)
+
+        return Starlette(routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse})
+
+    def _route(self, path: str, resource: str, **handlers: Handler) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                response = await handlers[request.method](request)
+            except Exception as error:  # whatever it is, the other side gets an answer, and the log the kind of it
+                response = problem_response(error, self._limits.retry_after)
+            self._metrics.answers.labels(resource, response.status_code).inc()
+            return response
+
+        return Route(path, answer, methods=list(handlers), include_in_schema=False)
+
+    async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+
+    async def _task(self, request: Request) -> OpenTask:
+        """The task in the path."""
+        found_id = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
+        found = self._tasks.get(found_id)
+        if found is None:
+            found = self._tasks[found_id] = await self._in_thread(self._engine.task, found_id)
+        return found
+
+    async def _get_keys(self, request: Request) -> Response:
+        if "task_id" in request.query_params:  # the same keys for all tasks
+            id_from_text(request.query_params["task_id"], TASK_ID_SIZE)
+        cached = {"cache-control": f"public, max-age={_KEYS_SECONDS}"}
+        return Response(self._keys_answer, media_type=MEDIA_TYPES[HpkeConfigList], headers=cached)
+
+    async def _put_task(self, request: Request) -> Response:
+        asking = self._tokens.collector(request.headers)
+        stated = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
+        body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
+        await self._in_thread(self._add_task, asking, stated, body)
+        return Response(status_code=201)
+
+    def _add_task(self, asking: str, stated: bytes, body: bytes) -> None:
+        given = decode_submission(body, self._limits.task_bytes)
+        task = decode(given.document)
+        if task_id(given.document) != stated:
+            raise DapError("the id in the path is not that of the document")
+        if not isinstance(task, Task) or task.collector.identity != asking:
+            raise DapError("a recommender gives tasks of its own only", Problem.UNAUTHORIZED_REQUEST)
+        if isinstance(self._engine, Leader):
+            self._engine.add_task(given.document, given.devices)
+        else:
+            self._engine.add_task(given.document)
+
+    async def _health(self, request: Request) -> Response:
+        await self._in_thread(self._engine.task_ids)  # StorageError if the database is away
+        return Response(b"ok\n", media_type="text/plain")
+
+    async def _get_metrics(self, request: Request) -> Response:
+        self._tokens.check_metrics(request.headers)
+        return Response(await self._in_thread(self._metrics.text), media_type="text/plain; version=0.0.4")
+
+
+class LeaderResources(Resources):
+    """What the leader answers.
+
+    Args:
+        keys: Whose server it is.
+        engine: What does the work.
+        tokens: Who may ask for what.
+        limits: What others may take.
+        metrics: What is counted.
+        make_room: Cuts whoever has been sending for too long, where others wait; whether somebody was cut.
+    """
+
+    def __init__(
+        self,
+        keys: ServerKeys,
+        engine: Leader,
+        tokens: BearerTokens,
+        limits: Limits,
+        metrics: AggregatorMetrics,
+        make_room: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(keys, engine, tokens, limits, metrics)
+        self._make_room = make_room
+        self._leader = engine
+        self._worker = AggregationJobDriver(engine, metrics, limits)
+        self._intake = ReportWriter(engine.upload_many, metrics, limits.waiting_uploads, self._worker.wake)
+
+    def routes(self) -> list[Route]:
+        """For Starlette."""
+        return [
+            self._route(REPORTS_PATH, "reports", PUT=self._put_report),
+            self._route(COLLECTION_JOB_PATH, "collection", PUT=self._begin_collection, POST=self._poll_collection),
+            *super().routes(),
+        ]
+
+    async def start(self) -> None:
+        """Before the first request."""
+        self._intake.start()
+        self._worker.start()
+
+    async def stop(self) -> None:
+        """After the last one."""
+        await self._intake.stop()
+        await asyncio.to_thread(self._worker.stop)
+        await super().stop()
+
+    async def _put_report(self, request: Request) -> Response:
+        try:
+            await self._take_report(request)
+        except DapError as error:
+            self._metrics.uploads.labels(error.kind).inc()
+            raise
+        except Exception as error:
+            waiting = isinstance(error, HTTPException) and error.status_code == 503
+            self._metrics.uploads.labels("busy" if waiting else "failed").inc()
+            raise
+        self._metrics.uploads.labels("accepted").inc()
+        return Response(status_code=201)
+
+    async def _take_report(self, request: Request) -> None:
+        opened = await self._task(request)
+        media_type = MEDIA_TYPES[Report]
+        check_body(request, media_type, opened.report_size, exactly=True)
+        device, signature = _device(request) if opened.task.enrolled else ("", b"")
+        if self._worker.overloaded or not await self._has_room():
+            raise busy_error(self._limits.retry_after)
+        try:
+            report = await read_body(request, media_type, opened.report_size, exactly=True)
+            await self._intake.put(Upload(opened.id, report, device, signature))
+        finally:
+            self._intake.release()
+
+    async def _has_room(self) -> bool:
+        """Room for a report is kept; where there is none, whoever has been sending one for too long gives way."""
+        if self._intake.reserve():
+            return True
+        if not self._make_room():
+            return False
+        await asyncio.sleep(_ROOM_SECONDS)
+        return self._intake.reserve()
+
+    async def _collecting(self, request: Request) -> tuple[OpenTask, bytes]:
+        """The task and the job, if the task's collector asks."""
+        asking = self._tokens.collector(request.headers)
+        opened = await self._task(request)
+        if opened.task.collector.identity != asking:
+            raise DapError("this is another recommender's task", Problem.UNAUTHORIZED_REQUEST)
+        return opened, id_from_text(request.path_params["collection_job_id"], JOB_ID_SIZE)
+
+    async def _begin_collection(self, request: Request) -> Response:
+        opened, job = await self._collecting(request)
+        body = await read_body(request, MEDIA_TYPES[CollectionReq], _QUERY_SIZE)
+        await self._in_thread(self._leader.begin_collection, opened.id, job, body)
+        return Response(status_code=201)
+
+    async def _poll_collection(self, request: Request) -> Response:
+        opened, job = await self._collecting(request)
+        found = await self._in_thread(self._leader.collection, opened.id, job)
+        if found is None:
+            return Response(status_code=202, headers={"retry-after": str(_COLLECT_SECONDS)})
+        return Response(found, media_type=MEDIA_TYPES[Collection])
+
+
+class HelperResources(Resources):
+    """What the helper answers."""
+
+    def __init__(
+        self, keys: ServerKeys, engine: Helper, tokens: BearerTokens, limits: Limits, metrics: AggregatorMetrics
+    ) -> None:
+        super().__init__(keys, engine, tokens, limits, metrics)
+        self._helper = engine
+
+    def routes(self) -> list[Route]:
+        """For Starlette."""
+        return [
+            self._route(AGGREGATION_JOB_PATH, "aggregation", PUT=self._aggregate),
+            self._route(AGGREGATE_SHARES_PATH, "share", POST=self._share),
+            *super().routes(),
+        ]
+
+    async def _aggregate(self, request: Request) -> Response:
+        self._tokens.check_partner(request.headers)
+        opened = await self._task(request)
+        job = id_from_text(request.path_params["aggregation_job_id"], JOB_ID_SIZE)
+        most = 64 + self._limits.job_reports * opened.prepare_init_size
+        body = await read_body(request, MEDIA_TYPES[AggregationJobInitReq], most)
+        found = await self._in_thread(self._helper.aggregation_job, opened.id, job, body)
+        return Response(found, 201, media_type=MEDIA_TYPES[AggregationJobResp])
+
+    async def _share(self, request: Request) -> Response:
+        self._tokens.check_partner(request.headers)
+        opened = await self._task(request)
+        body = await read_body(request, MEDIA_TYPES[AggregateShareReq], _QUERY_SIZE)
+        found = await self._in_thread(self._helper.aggregate_share, opened.id, body)
+        return Response(found, media_type=MEDIA_TYPES[AggregateShare])
+
+
+def _device(request: Request) -> tuple[str, bytes]:
+    """Who says that the report is its own; looked at before the report is read."""
+    device, signature = request.headers.get(DEVICE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, "")
+    try:
+        if len(device) == 64 and len(signature) == 128:
+            bytes.fromhex(device)
+            return device, bytes.fromhex(signature)
+    except ValueError:
+        pass
+    raise DapError("this task is for enrolled devices, which sign their reports", Problem.UNAUTHORIZED_REQUEST)

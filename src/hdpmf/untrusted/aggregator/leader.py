@@ -1,0 +1,258 @@
+"""The leader: stores reports, checks them together with the helper, and gives sums to the collector."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    JOB_ID_SIZE,
+    AggregateShare,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    BatchSelector,
+    Collection,
+    CollectionReq,
+    Interval,
+    PartialBatchSelector,
+    PingPongMessage,
+    PrepareError,
+    PrepareInit,
+    PrepareResp,
+    Problem,
+    Report,
+    ReportShare,
+)
+from hdpmf.common.aggregation.two_servers.prio import Preparation
+from hdpmf.common.net.extras import needs
+from hdpmf.common.privacy.sampling import Noise
+from hdpmf.errors import DapError, PrioError
+from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, AggregationJob, AggregationJobs, prepare_share
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
+from hdpmf.untrusted.aggregator.garbage_collector import waiting
+from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
+from hdpmf.untrusted.aggregator.server import Aggregator
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+_LOG = logging.getLogger(__name__)
+
+
+class HelperApi(Protocol):
+    """What the leader needs of the helper: the helper itself, or something that reaches it."""
+
+    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        """Check reports; the same again gives the same answer."""
+
+    def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
+        """Close a batch; the same again gives the same share."""
+
+
+class Leader(Aggregator):
+    """The server that devices and the collector talk to.
+
+    Args:
+        keys: Whose it is.
+        database: Where it writes.
+        helper: The other server.
+        clock: Seconds since 1970.
+        noise: What it adds to sums.
+        marks: The file of closed batches, outside the database; None if that is in memory.
+        rules: What its operator decides.
+    """
+
+    role = "leader"
+
+    def __init__(
+        self,
+        keys: ServerKeys,
+        database: ServerDatabase,
+        helper: HelperApi,
+        *,
+        clock: Callable[[], float] = time.time,
+        noise: Noise | None = None,
+        marks: Path | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        super().__init__(keys, database, clock=clock, noise=noise, marks=marks, rules=rules)
+        self._helper = helper
+        self._uploads = Uploads(database, self._book, self._rules, self._clock)
+        self._jobs = AggregationJobs(database, self._book, self._rules, self._clock)
+
+    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
+        """Take part in a task. The same again changes nothing.
+
+        Args:
+            document: As it was published.
+            devices: Of a task for enrolled devices: identity and number of users of each.
+
+        Returns:
+            The task's id.
+
+        Raises:
+            ProtocolError: This server does not take part in such a task.
+        """
+        return self._book.add(document, devices)
+
+    def upload(self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b"") -> None:
+        """Store a report. When this returns it is on the disk.
+
+        Raises:
+            DapError: It was refused; its kind says why.
+        """
+        (refused,) = self.upload_many([Upload(task_id, report, device, signature)])
+        if refused is not None:
+            raise refused
+
+    def upload_many(self, uploads: Sequence[Upload]) -> list[DapError | None]:
+        """Store several with one commit; for each None, or why it was refused."""
+        return self._uploads.take(uploads)
+
+    def take_over(self) -> None:
+        """Go on at once with what a killed process had begun, where no other one can have it."""
+        self._jobs.release_all()
+
+    def aggregate(self, limit: int = 256) -> int:
+        """Check some of the stored reports together with the helper, and add those that hold.
+
+        Several processes may do so at once, and any may be killed at any time.
+
+        Returns:
+            Reports that were handled; 0 if none waited.
+
+        Raises:
+            TransportError: The helper could not be reached. The reports wait.
+            DapError: The helper refuses, as it does if it was not given the task. These reports wait; others need not.
+        """
+        job = self._jobs.claim(limit)
+        if job is None:
+            return 0
+        try:
+            self._run(job)
+        except DapError:
+            raise  # the helper refuses this job: until its lease is over, other tasks' reports have their turn
+        except Exception:
+            self._jobs.release(job)
+            raise
+        return len(job.bodies)
+
+    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
+        """The collector asks for a sum.
+
+        Args:
+            task_id: Of which task.
+            job_id: The collector's name for it.
+            request: A ``CollectionReq``.
+
+        Raises:
+            DapError: It is no batch of this task, or the same name was another request.
+        """
+        opened, wanted = self._book.get(task_id), CollectionReq.decode(request)
+        interval = wanted.query.batch_interval
+        if interval is None or wanted.agg_param or len(job_id) != JOB_ID_SIZE:
+            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
+        self._batches.check(opened, interval)
+        row = {
+            "task": opened.number, "job": job_id, "request": request,
+            "start": interval.start, "duration": interval.duration,
+        }  # fmt: skip
+        with self._database.write() as connection:
+            connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
+            here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)
+            found = connection.execute(sa.select(collections.c.request).where(here)).scalar_one()
+        if found != request:
+            raise DapError("this collection job is another request; give it another id")
+
+    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
+        """What the collector asked for: a ``Collection``, the same bytes each time.
+
+        Returns:
+            None while the time of the batch is not over, or reports of it wait to be checked.
+
+        Raises:
+            DapError: It is not known, too small, overlaps, or the servers do not have the same reports.
+        """
+        opened = self._book.get(task_id)
+        here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(collections).where(here)).one_or_none()
+        if row is None:
+            raise DapError("there is no such collection job; ask for it first")
+        interval = Interval(row.start, row.duration)
+        batch = self._batches.find(opened, interval)
+        if batch is None:
+            if self._clock() < interval.end:
+                return None
+            if self._book.expired(opened):
+                raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
+        if batch is None or batch.other is None:
+            batch = self._batches.close(opened, interval)
+            if batch is None:
+                return None
+            selector = BatchSelector(batch_interval=interval)
+            asked = AggregateShareReq(selector, b"", batch.count, batch.checksum).encode()
+            share = AggregateShare.decode(self._helper.aggregate_share(task_id, asked))
+            batch = self._batches.keep_other(opened, interval, share.encrypted_aggregate_share)
+        if batch.other is None:
+            return None
+        return Collection(PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other).encode()
+
+    def waiting(self) -> int:
+        """Reports of all tasks that are not checked yet."""
+        return waiting(self._database)
+
+    def _run(self, job: AggregationJob) -> None:
+        """One job, from its reports to their sum."""
+        opened, sums = job.opened, Accumulator(job.opened)
+        prepared: dict[bytes, tuple[int, Preparation]] = {}
+        inits, rejected = [], []
+        for body in job.bodies:
+            report = Report.decode(body)
+            metadata = report.report_metadata
+            result = prepare_share(
+                self._keys, opened, metadata, report.public_share, report.leader_encrypted_input_share
+            )
+            if isinstance(result, PrepareError):
+                sums.reject(result)
+                rejected.append(metadata.report_id)
+                continue
+            prepared[metadata.report_id] = metadata.time, result[0]
+            share = ReportShare(metadata, report.public_share, report.helper_encrypted_input_share)
+            inits.append(PrepareInit(share, PingPongMessage(prep_share=result[1]).encode()))
+        counted: list[bytes] = []
+        if inits:
+            request = job.request
+            if request is None:
+                made = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
+                request = self._jobs.write_request(job, made)
+            answer = AggregationJobResp.decode(self._helper.aggregation_job(opened.id, job.id, request))
+            if [resp.report_id for resp in answer.prepare_resps] != list(prepared):
+                raise DapError("the helper answered for other reports than it was asked about")
+            for resp in answer.prepare_resps:
+                when, preparation = prepared.pop(resp.report_id)
+                reason = self._count(opened, sums, resp, when, preparation)
+                (counted if reason is None else rejected).append(resp.report_id)
+                if reason is not None:
+                    sums.reject(reason)
+        if self._jobs.finish(job, sums, counted, rejected):
+            _LOG.info("task %s: %d reports counted, %d rejected", opened.id.hex()[:16], len(counted), len(rejected))
+
+    def _count(
+        self, opened: OpenTask, sums: Accumulator, resp: PrepareResp, when: int, preparation: Preparation
+    ) -> PrepareError | None:
+        """Add a report that the helper accepts; else the reason why not."""
+        if resp.prepare_error is not None:
+            return resp.prepare_error
+        try:
+            message = PingPongMessage.decode(resp.payload or b"").prep_msg
+            output = opened.prio.finish(preparation, message or b"")
+        except PrioError:
+            return PrepareError.VDAF_PREP_ERROR
+        sums.add(resp.report_id, when, output)
+        return None

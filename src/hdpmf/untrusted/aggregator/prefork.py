@@ -1,0 +1,209 @@
+"""A server as one process, or as several that share its port and a PostgreSQL database; one that died is replaced."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from hdpmf.common.base.logs import event, log_to_stderr
+from hdpmf.common.net.http_limits import Connections, HttpLimits, LimitedServer, allow_connections
+from hdpmf.common.net.tls import server_context
+from hdpmf.common.net.web_server import listen, settings
+from hdpmf.errors import ConfigError
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.helper_client import HelperClient
+from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.metrics import SHARED_FOLDER, AggregatorMetrics
+
+_IDLE_SECONDS = 15
+
+_REQUEST_GRACE_SECONDS = 10
+
+
+def check_servable(folder: AggregatorFolder, workers: int) -> None:
+    """ConfigError if so many workers could not serve this folder."""
+    if workers < 1:
+        raise ConfigError("at least one worker is needed")
+    if workers > 1 and folder.database_url.startswith("sqlite"):
+        raise ConfigError(
+            'several workers need a database that they can share: database = "postgresql+psycopg://..." in '
+            f"{folder.path / 'config.toml'}; with SQLite there is one"
+        )
+    _ = folder.keys
+    ServerDatabase(folder.database_url).close()
+
+
+@contextmanager
+def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
+    """The server of this folder, without its HTTP."""
+    keys, rules = folder.keys, folder.config.tasks.rules
+    with closing(ServerDatabase(folder.database_url)) as database:
+        if folder.config.role == "helper":
+            yield Helper(keys, database, marks=folder.marks, rules=rules)
+            return
+        with HelperClient(keys) as door:
+            yield Leader(keys, database, door, marks=folder.marks, rules=rules)
+
+
+def _resources(
+    folder: AggregatorFolder, engine: Leader | Helper, metrics: AggregatorMetrics, make_room: Callable[[], bool]
+) -> Resources:
+    keys, tokens, limits = folder.keys, BearerTokens(folder), folder.config.limits
+    if isinstance(engine, Leader):
+        return LeaderResources(keys, engine, tokens, limits, metrics, make_room)
+    return HelperResources(keys, engine, tokens, limits, metrics)
+
+
+def run_worker(
+    path: Path, listener: socket.socket, ready: Callable[[], None] = lambda: None, *, tls: bool = True
+) -> None:
+    """Serve a folder in this process, until SIGTERM or SIGINT.
+
+    Args:
+        path: The folder.
+        listener: Where; other workers may have it, too.
+        ready: Called when it listens.
+        tls: Without it only for measuring what it costs.
+    """
+    folder = AggregatorFolder(path)
+    log_to_stderr(role=folder.config.role)
+    limits, metrics, made = folder.config.limits, AggregatorMetrics(), folder.certificates()
+    allow_connections(limits.connections)
+    connections = Connections(
+        HttpLimits(
+            connections=limits.connections,
+            per_address=limits.per_address,
+            header_seconds=limits.header_seconds,
+            body_seconds=limits.body_seconds,
+        ),
+        lambda why: metrics.turned_away.labels(why).inc(),
+    )
+    with open_server(folder) as engine:
+        if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
+            engine.take_over()  # with SQLite there is one process, and it has the port
+        config = settings(
+            _resources(folder, engine, metrics, lambda: connections.make_room(of_senders=True)).app(),
+            connections.protocol,
+            idle=_IDLE_SECONDS,
+            grace=_REQUEST_GRACE_SECONDS,
+            lifespan="on",
+        )
+        context = server_context(str(made.server), str(made.key)) if tls else None
+        LimitedServer(config, context, ready).run(sockets=[listener])
+    event("stopped")
+
+
+_RESTART_SECONDS = 1.0
+
+_WORKER_GRACE_SECONDS = 20.0
+
+_READY = b"ready"
+
+
+def serve(folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] = lambda: None) -> None:
+    """Run a server until SIGTERM or SIGINT.
+
+    Args:
+        folder: The server.
+        workers: Processes that share its port and its database.
+        ready: Called when it listens.
+
+    Raises:
+        ConfigError: It is not paired, the address is taken, or the database is not for several processes.
+    """
+    check_servable(folder, workers)
+    folder.certificates()
+    with listen(folder.config.host, folder.config.port) as listener:
+        listener.set_inheritable(True)  # by workers
+        if workers == 1:
+            run_worker(folder.path, listener, ready)
+            return
+        log_to_stderr(role=folder.config.role)
+        with tempfile.TemporaryDirectory(prefix="hdpmf-counts-") as counts:
+            os.environ[SHARED_FOLDER] = counts
+            try:
+                _Workers(folder.path, listener, workers).run(ready)
+            finally:
+                del os.environ[SHARED_FOLDER]
+
+
+class _Workers:
+    """Processes that do the same."""
+
+    def __init__(self, path: Path, listener: socket.socket, number: int) -> None:
+        self._path, self._listener, self._number = path, listener, number
+        self._processes: dict[int, tuple[SpawnProcess, Connection]] = {}
+        self._stopping = threading.Event()
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Until a signal."""
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for place in range(self._number):
+                self._start(place)
+            pipes = [pipe for _, pipe in self._processes.values()]
+            while pipes and not self._stopping.is_set():
+                heard = wait(pipes, 0.2)
+                pipes = [pipe for pipe in pipes if pipe not in heard]
+            ready()
+            while not self._stopping.wait(_RESTART_SECONDS):
+                self._replace_the_dead()
+        finally:
+            self._end_all()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping.set()
+
+    def _start(self, place: int) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{place}")
+        process.start()
+        theirs.close()
+        self._processes[place] = process, ours
+
+    def _replace_the_dead(self) -> None:
+        for place, (process, pipe) in list(self._processes.items()):
+            if process.exitcode is not None:
+                event("worker-died", logging.ERROR, status=process.exitcode)
+                pipe.close()
+                self._start(place)
+
+    def _end_all(self) -> None:
+        for process, _ in self._processes.values():
+            if process.is_alive():
+                process.terminate()
+        end = time.monotonic() + _WORKER_GRACE_SECONDS
+        for process, pipe in self._processes.values():
+            process.join(max(0.0, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            pipe.close()
+
+
+def _worker(path: Path, listener: socket.socket, pipe: Connection) -> None:
+    threading.Thread(target=_end_with_starter, args=(pipe,), name="lifeline", daemon=True).start()
+    run_worker(path, listener, lambda: pipe.send_bytes(_READY))
+
+
+def _end_with_starter(pipe: Connection) -> None:
+    with suppress(EOFError, OSError):
+        pipe.recv_bytes()  # nothing comes; it ends when the starter does, even by kill -9
+    os.kill(os.getpid(), signal.SIGTERM)

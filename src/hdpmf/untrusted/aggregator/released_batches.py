@@ -1,0 +1,123 @@
+"""A log of released batches outside the database, so that a database that was rolled back cannot draw noise again.
+
+One line per batch: task, interval, digest of the share. A share leaves only after its line is on the disk. So a batch
+with a line and without its share in the database was closed before, and the database is older than that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from hdpmf.common.aggregation.two_servers.dap import Interval
+from hdpmf.common.base.platform import lock_file
+from hdpmf.errors import PrivacyError, StorageError
+
+
+@dataclass(frozen=True)
+class _ReleasedBatch:
+    task: str
+    start: int
+    duration: int
+    digest: str
+
+    def overlaps(self, task: str, interval: Interval) -> bool:
+        return self.task == task and self.start < interval.end and interval.start < self.start + self.duration
+
+
+class ReleasedBatches:
+    """The file of a server's closed batches. All its workers must share it.
+
+    Args:
+        path: Where it is; None keeps no marks, for databases in memory.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def check(self, task_id: bytes, interval: Interval) -> None:
+        """Before noise is drawn: PrivacyError if a batch with any of this time was closed before."""
+        with self._locked() as file:
+            if any(mark.overlaps(task_id.hex(), interval) for mark in self._read(file)):
+                raise self._refusal(task_id, interval)
+
+    def write(self, task_id: bytes, interval: Interval, share: bytes) -> None:
+        """Before a share leaves: it is the one of its batch, now and always."""
+        new = _ReleasedBatch(task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest())
+        with self._locked() as file:
+            marks = self._read(file)
+            if new in marks:
+                return
+            if any(mark.overlaps(new.task, interval) for mark in marks):
+                raise self._refusal(task_id, interval)
+            if file is not None:
+                self._append(file, f"{new.task} {new.start} {new.duration} {new.digest}\n".encode())
+
+    def _refusal(self, task_id: bytes, interval: Interval) -> PrivacyError:
+        return PrivacyError(
+            f"the batch of task {task_id.hex()[:16]} from {interval.start} to {interval.end} was closed before, and "
+            f"the database does not have its share: it is older than {self._path}. Noise that is drawn again can be "
+            "averaged away, so this batch stays closed. Bring back the newest copy of the database; if there is none, "
+            "give this task up and make a new one"
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[int | None]:
+        if self._path is None:
+            yield None
+            return
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
+            lock_file(file, wait=True)
+            yield file
+        finally:
+            os.close(file)
+
+    def _read(self, file: int | None) -> list[_ReleasedBatch]:
+        if file is None:
+            return []
+        os.lseek(file, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(file), "rb") as stream:
+            whole = stream.read()
+        marks = []
+        for line in whole[: whole.rfind(b"\n") + 1].splitlines():  # an unfinished line was never relied on
+            try:
+                task, start, duration, digest = line.decode("ascii").split(" ")
+                marks.append(_ReleasedBatch(task, int(start), int(duration), digest))
+            except ValueError:
+                raise StorageError(
+                    f"{self._path} is damaged; bring back its copy. Without it nobody knows which batches are closed"
+                ) from None
+        return marks
+
+    def _append(self, file: int, line: bytes) -> None:
+        try:
+            end = os.lseek(file, 0, os.SEEK_END)
+            if end:
+                os.lseek(file, 0, os.SEEK_SET)
+                kept = os.read(file, end).rfind(b"\n") + 1
+                os.ftruncate(file, kept)
+                os.lseek(file, kept, os.SEEK_SET)
+            if os.write(file, line) != len(line):
+                raise OSError("the disk is full")
+            os.fsync(file)
+            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be opened
+                folder = os.open(self._path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"could not write {self._path}: {error.strerror or error}. No share left; free space, then try again"
+        )

@@ -1,0 +1,316 @@
+"""Uploaded reports: cheap checks first, then group commits, so that one wait for the disk serves many uploads."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+
+from hdpmf.common.aggregation.two_servers.dap import Interval, Problem, Report
+from hdpmf.common.base.logs import event
+from hdpmf.common.net.extras import needs
+from hdpmf.common.protocol.submission import signed_bytes
+from hdpmf.errors import DapError, HdpmfError, StorageError
+from hdpmf.untrusted.aggregator.collection import closed_intervals
+from hdpmf.untrusted.aggregator.datastore import ReportState, ServerDatabase, devices, lock_task, payloads, reports
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, TaskBook
+
+with needs("cryptography"):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+
+_SAME_ID = "another report has the same id"
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A report as it arrived.
+
+    Attributes:
+        task_id: Of the task.
+        report: Its bytes.
+        device: Of a task for enrolled devices: whose it is, an Ed25519 public key in hexadecimal.
+        signature: The device's, over ``signed_bytes``.
+    """
+
+    task_id: bytes
+    report: bytes = field(repr=False)
+    device: str = ""
+    signature: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """An upload that may be stored."""
+
+    opened: OpenTask
+    upload: Upload
+    report_id: bytes
+    time: int
+    digest: bytes
+
+
+class Uploads:
+    """The leader's front door."""
+
+    def __init__(self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]) -> None:
+        self._database, self._book, self._rules, self._clock = database, book, rules, clock
+
+    def take(self, uploads: Sequence[Upload]) -> list[DapError | None]:
+        """Store reports with one commit; for each None, or why it was refused."""
+        results: list[DapError | None] = [None] * len(uploads)
+        by_task: dict[int, list[tuple[int, _Checked]]] = {}
+        for place, upload in enumerate(uploads):
+            try:
+                checked = self._check(upload)
+            except DapError as error:
+                results[place] = error
+            else:
+                by_task.setdefault(checked.opened.number, []).append((place, checked))
+        if by_task:
+            with self._database.write() as connection:
+                for number in sorted(by_task):
+                    self._store(connection, by_task[number], results)
+        return results
+
+    def _check(self, upload: Upload) -> _Checked:
+        """What can be said without the database; the length first."""
+        opened = self._book.get(upload.task_id)
+        if len(upload.report) != opened.report_size:
+            raise DapError(f"a report of this task has {opened.report_size} bytes, not {len(upload.report)}")
+        report = Report.decode(upload.report)
+        if len(report.public_share) != opened.public_share_size:
+            raise DapError("the parts of the report do not have the sizes of this task")
+        time = report.report_metadata.time
+        if not opened.in_time(time):
+            raise _rejected("its time is not within the task, or not rounded")
+        if time > self._clock() + self._rules.skew:
+            raise DapError("the report is from the future; set the clock", Problem.REPORT_TOO_EARLY)
+        if self._book.expired(opened):
+            raise _rejected("the task is over")
+        digest = hashlib.sha256(upload.report).digest()
+        if opened.task.enrolled:
+            _check_signature(upload, digest)
+        elif upload.device or upload.signature:
+            raise DapError("this task takes reports without a device's name; do not send it")
+        return _Checked(opened, upload, report.report_metadata.report_id, time, digest)
+
+    def _store(
+        self, connection: sa.Connection, given: list[tuple[int, _Checked]], results: list[DapError | None]
+    ) -> None:
+        opened = given[0][1].opened
+        lock_task(connection, opened.number)
+        closed = closed_intervals(connection, opened)
+        left = self._left(connection, given) if opened.task.enrolled else {}
+        known = _digests(connection, opened, {checked.report_id for _, checked in given})
+        fresh: dict[bytes, list[tuple[int, _Checked]]] = {}
+        for place, checked in given:
+            before = known.get(checked.report_id)
+            if before is None:
+                results[place] = _refusal(checked, closed, left)
+                if results[place] is None:
+                    known[checked.report_id] = checked.digest
+                    fresh[checked.report_id] = [(place, checked)]
+            elif before != checked.digest:
+                results[place] = _rejected(_SAME_ID)
+            elif checked.report_id in fresh:
+                fresh[checked.report_id].append((place, checked))
+        if fresh:
+            self._insert(connection, opened, fresh, results)
+
+    def _insert(
+        self,
+        connection: sa.Connection,
+        opened: OpenTask,
+        fresh: dict[bytes, list[tuple[int, _Checked]]],
+        results: list[DapError | None],
+    ) -> None:
+        first = [places[0][1] for _, places in sorted(fresh.items())]
+        rows = [
+            {"task": opened.number, "id": checked.report_id, "bucket": checked.time, "state": ReportState.STORED,
+             "digest": checked.digest, "job": None}
+            for checked in first
+        ]  # fmt: skip
+        made = self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
+        written = set(connection.execute(made, rows).scalars())
+        stored = [checked for checked in first if checked.report_id in written]
+        faster = _digests(connection, opened, fresh.keys() - written)  # what another worker stored meanwhile
+        for report_id, digest in faster.items():
+            for place, checked in fresh[report_id]:
+                results[place] = None if checked.digest == digest else _rejected(_SAME_ID)
+        if not stored:
+            return
+        bodies = [
+            {"task": opened.number, "report": checked.report_id, "body": checked.upload.report} for checked in stored
+        ]
+        connection.execute(payloads.insert(), bodies)
+        if opened.task.enrolled:
+            taken: dict[str, int] = {}
+            for checked in stored:
+                taken[checked.upload.device] = taken.get(checked.upload.device, 0) + 1
+            here = sa.and_(devices.c.task == opened.number, devices.c.identity == sa.bindparam("who"))
+            more = sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
+            connection.execute(more, [{"who": who, "more": count} for who, count in sorted(taken.items())])
+
+    def _left(self, connection: sa.Connection, given: list[tuple[int, _Checked]]) -> dict[str, int]:
+        """How many more different reports each device may send."""
+        names = {checked.upload.device for _, checked in given}
+        here = sa.and_(devices.c.task == given[0][1].opened.number, devices.c.identity.in_(names))
+        # In one order, so that no two workers wait for each other.
+        found = sa.select(devices).where(here).order_by(devices.c.identity).with_for_update()
+        return {row.identity: row.users - row.taken for row in connection.execute(found)}
+
+
+def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> dict[bytes, bytes]:
+    """Of the reports among these that are known."""
+    if not ids:
+        return {}
+    here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
+    return {row.id: row.digest for row in connection.execute(sa.select(reports.c.id, reports.c.digest).where(here))}
+
+
+def _refusal(checked: _Checked, closed: list[Interval], left: dict[str, int]) -> DapError | None:
+    """Why a new report is not stored. What a device may still send is counted down."""
+    if any(checked.time in interval for interval in closed):
+        return _rejected("its batch is collected")
+    if checked.opened.task.enrolled:
+        device = checked.upload.device
+        if device not in left:
+            return DapError("the device may not report in this task", Problem.UNAUTHORIZED_REQUEST)
+        if left[device] < 1:
+            return _rejected("the device has sent as many reports as it has users")
+        left[device] -= 1
+    return None
+
+
+def _check_signature(upload: Upload, digest: bytes) -> None:
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(upload.device))
+        key.verify(upload.signature, signed_bytes(upload.task_id, digest))
+    except (InvalidSignature, ValueError):
+        raise DapError("the device's signature does not hold", Problem.UNAUTHORIZED_REQUEST) from None
+
+
+def _rejected(why: str) -> DapError:
+    return DapError(f"the report was refused: {why}", Problem.REPORT_REJECTED)
+
+
+GROUP_REPORTS = 64
+"""Reports of a group, at most."""
+
+GROUP_BYTES = 16 << 20
+
+
+Writer = Callable[[Sequence[Upload]], Sequence[HdpmfError | None]]
+
+
+class ReportWriter:
+    """A queue of uploads and the thread that writes them down.
+
+    Args:
+        write: Writes a group, durably; for each report None, or why it was refused.
+        metrics: Counts what becomes of them.
+        room: Uploads that may wait.
+        written: Called after each group, by the thread.
+    """
+
+    def __init__(
+        self, write: Writer, metrics: AggregatorMetrics, room: int, written: Callable[[], None] = lambda: None
+    ) -> None:
+        self._write, self._metrics, self._room, self._written = write, metrics, room, written
+        self._waiting: deque[tuple[Upload, asyncio.Future[HdpmfError | None]]] = deque()
+        self._some = threading.Condition()
+        self._open = True
+        self._expected = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write; called on the event loop whose coroutines put reports in."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def reserve(self) -> bool:
+        """Whether there is room for one more; it is kept until ``release``. Asked before a report is read."""
+        if not self._open or self._expected >= self._room:
+            return False
+        self._expected += 1
+        return True
+
+    def release(self) -> None:
+        """Give back the room of a report."""
+        self._expected -= 1
+
+    async def put(self, upload: Upload) -> None:
+        """Returns when the report is on the disk.
+
+        Raises:
+            HdpmfError: It was refused, or the disk refused.
+        """
+        if self._loop is None:
+            raise StorageError("the server is not writing yet")
+        future: asyncio.Future[HdpmfError | None] = self._loop.create_future()
+        with self._some:
+            if not self._open:
+                raise StorageError("the server is stopping; send the report again later")
+            self._waiting.append((upload, future))
+            self._some.notify()
+        refused = await future
+        if refused is not None:
+            raise refused
+
+    async def stop(self) -> None:
+        """Write what is there, then end the thread."""
+        with self._some:
+            self._open = False
+            self._some.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while group := self._next():
+            begin = time.perf_counter()
+            results = self._outcome([upload for upload, _ in group])
+            self._metrics.commits.observe(time.perf_counter() - begin)
+            self._metrics.grouped.observe(len(group))
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(_set_results, [future for _, future in group], results)
+            self._written()
+
+    def _next(self) -> list[tuple[Upload, asyncio.Future[HdpmfError | None]]]:
+        """The next group; empty at the end."""
+        with self._some:
+            while not self._waiting and self._open:
+                self._some.wait()
+            group: list[tuple[Upload, asyncio.Future[HdpmfError | None]]] = []
+            size = 0
+            while self._waiting and len(group) < GROUP_REPORTS and size < GROUP_BYTES:
+                group.append(self._waiting.popleft())
+                size += len(group[-1][0].report)
+            return group
+
+    def _outcome(self, uploads: list[Upload]) -> Sequence[HdpmfError | None]:
+        try:
+            return self._write(uploads)
+        except HdpmfError as error:
+            event("write-failed", logging.ERROR, error, reports=len(uploads))
+            return [error] * len(uploads)
+        except Exception as error:  # the thread must live on; the reports are not confirmed
+            event("write-failed", logging.ERROR, error, reports=len(uploads))
+            return [StorageError("the report could not be written down; send it again later")] * len(uploads)
+
+
+def _set_results(futures: list[asyncio.Future[HdpmfError | None]], results: Sequence[HdpmfError | None]) -> None:
+    for future, result in zip(futures, results, strict=True):
+        if not future.done():  # who sent it may be gone
+            future.set_result(result)

@@ -1,0 +1,298 @@
+"""The tasks that a server takes part in, the keys it does so with, and the rules by which it accepts them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+
+from hdpmf.common.aggregation.two_servers.dap import HpkeConfig, Problem, Role
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
+from hdpmf.common.aggregation.two_servers.prio import Prio3
+from hdpmf.common.net.extras import needs
+from hdpmf.common.net.parties import PartyKey, verify_key
+from hdpmf.common.privacy.sampling import grid_scale
+from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.task import OneRating, prio_of, task_id
+from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, tasks
+from hdpmf.untrusted.aggregator.datastore import devices as devices_table
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+
+ServerRole = Literal["leader", "helper"]
+
+
+@dataclass(frozen=True)
+class ServerKeys:
+    """A server's keys and the two cards.
+
+    Attributes:
+        role: Which of the two it is.
+        party: By which servers and collectors know each other.
+        hpke: What shares are encrypted to.
+        own: Its card.
+        partner: The other server's card, as it was pinned.
+    """
+
+    role: ServerRole
+    party: PartyKey = field(repr=False)
+    hpke: KeyPair = field(repr=False)
+    own: Server
+    partner: Server
+
+    def __post_init__(self) -> None:
+        if self.role not in ("leader", "helper"):
+            raise ConfigError(f"a server is a leader or a helper, not {self.role!r}")
+        if self.own.identity != self.party.public or self.own.hpke != self.hpke.config.encode().hex():
+            raise ConfigError("the card of this server does not show its keys; write it again")
+        _ = self.servers  # that they are two
+
+    @cached_property
+    def servers(self) -> Servers:
+        """The pair, as devices pin it."""
+        leader, helper = (self.own, self.partner) if self.role == "leader" else (self.partner, self.own)
+        return Servers(leader=leader, helper=helper)
+
+    @property
+    def dap_role(self) -> Role:
+        """The role in DAP's numbers."""
+        return Role.LEADER if self.role == "leader" else Role.HELPER
+
+    @property
+    def index(self) -> int:
+        """Which share is its own."""
+        return 0 if self.role == "leader" else 1
+
+    def verify_key(self, task_id: bytes, size: int) -> bytes:
+        """Of a task: the partner computes the same, and nobody else can."""
+        return verify_key(self.party, self.partner.identity, task_id, size)
+
+
+_LATE = 86_400
+
+_CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
+
+_PLAINTEXT = 2 + 4  # no extensions, length
+
+_MOST_DOCUMENT = 64 << 20
+
+_MOST_USERS = 1_000_000  # of a device
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a server's operator decides.
+
+    Attributes:
+        minimum: Reports that any sum is over, at least, whatever a task says.
+        most_items: Entries of a task's vectors, at most (items, for tasks of ratings).
+        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never for people's data.
+        simulation: Noise may be seeded. Nothing of a simulation may leave the machine.
+        skew: Seconds that a device's clock may be ahead.
+        keep: Seconds after the end of a task during which its reports and sums wait to be collected.
+        lease: Seconds after which another worker takes over what one has begun.
+    """
+
+    minimum: int = 10
+    most_items: int = 200_000
+    allow_noiseless: bool = False
+    simulation: bool = False
+    skew: float = 300.0
+    keep: float = 30 * 86_400.0
+    lease: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.minimum < 2:
+            raise ConfigError("a sum over fewer than 2 reports is none; minimum must be 2 or more")
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task that a server takes part in.
+
+    Attributes:
+        number: In the database.
+        id: Everywhere else.
+        task: The document.
+        prio: Its cryptography.
+        key: The servers' verify key.
+        collector: What sums are encrypted to.
+    """
+
+    number: int
+    id: bytes
+    task: Task = field(repr=False)
+    prio: Prio3 = field(repr=False)
+    key: bytes = field(repr=False)
+    collector: HpkeConfig = field(repr=False)
+
+    @cached_property
+    def report_size(self) -> int:
+        """Bytes of any report: what a device says does not change them."""
+        shares = sum(_CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1))
+        return 16 + 8 + 4 + self.public_share_size + shares
+
+    @cached_property
+    def prepare_init_size(self) -> int:
+        """Bytes of any report in an aggregation job."""
+        share = 16 + 8 + 4 + self.public_share_size + _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(1)
+        return share + 4 + 1 + 4 + self.prio.prepare_share_size
+
+    @property
+    def public_share_size(self) -> int:
+        """Bytes of the part for both servers."""
+        return 2 * self.prio.seed_size
+
+    def in_time(self, time: int) -> bool:
+        """Whether it is the time of a report: within the task, and rounded."""
+        return self.task.begin <= time < self.task.end and time % self.task.precision == 0
+
+
+class TaskBook:
+    """The tasks in a server's database."""
+
+    def __init__(self, database: ServerDatabase, keys: ServerKeys, rules: Rules, clock: Callable[[], float]) -> None:
+        self._database, self._keys, self._rules, self._clock = database, keys, rules, clock
+        self._open: dict[bytes, OpenTask] = {}
+
+    def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
+        """Take part in a task; the same again changes nothing.
+
+        Args:
+            document: The task as it was published.
+            devices: At the leader of a task with enrolled devices: who may report, and how many users each has.
+        """
+        found_id, listed = task_id(document), sorted((who, users) for who, users in devices)
+        digest = hashlib.sha256(msgspec.msgpack.encode(listed)).digest()
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(tasks.c.devices).where(tasks.c.id == found_id)).scalar()
+        if found is None:
+            task = self._accept(document, listed)
+            with self._database.write() as connection:
+                row = {"id": found_id, "document": document, "devices": digest, "end": task.end, "purged": False}
+                made = connection.execute(
+                    self._database.insert(tasks).on_conflict_do_nothing().returning(tasks.c.number), row
+                ).scalar()
+                if made is not None and listed:
+                    rows = [{"task": made, "identity": who, "users": users, "taken": 0} for who, users in listed]
+                    connection.execute(devices_table.insert(), rows)
+                found = connection.execute(sa.select(tasks.c.devices).where(tasks.c.id == found_id)).scalar()
+        if found != digest:
+            raise ProtocolError("this task is here already, with other devices; make another task for these")
+        return found_id
+
+    def get(self, found_id: bytes) -> OpenTask:
+        """A task by its id; DapError if the server does not take part in it."""
+        found = self._open.get(found_id)
+        if found is None:
+            with self._database.read() as connection:
+                row = connection.execute(sa.select(tasks).where(tasks.c.id == found_id)).one_or_none()
+            if row is None:
+                raise DapError("this server does not take part in the task", Problem.UNRECOGNIZED_TASK)
+            found = self._open[found_id] = self._opened(row)
+        return found
+
+    def by_number(self, number: int, connection: sa.Connection | None = None) -> OpenTask:
+        """A task by its number in the database."""
+        for opened in list(self._open.values()):
+            if opened.number == number:
+                return opened
+        with self._database.read() if connection is None else nullcontext(connection) as reading:
+            row = reading.execute(sa.select(tasks).where(tasks.c.number == number)).one()
+        found = self._open[row.id] = self._opened(row)
+        return found
+
+    def ids(self) -> list[bytes]:
+        """The ids of all tasks, in the order in which they came."""
+        with self._database.read() as connection:
+            return list(connection.execute(sa.select(tasks.c.id).order_by(tasks.c.number)).scalars())
+
+    def row_numbers(self, connection: sa.Connection) -> list[int]:
+        """The numbers of tasks that are not purged."""
+        live = sa.select(tasks.c.number).where(tasks.c.purged.is_(False)).order_by(tasks.c.number)
+        return list(connection.execute(live).scalars())
+
+    def expired(self, opened: OpenTask) -> bool:
+        """Whether nobody can collect from the task any more."""
+        return self._clock() >= opened.task.end + self._rules.keep
+
+    def _opened(self, row: Any) -> OpenTask:
+        task = _read_task(row.document)
+        prio = prio_of(task, row.id)
+        key = self._keys.verify_key(row.id, prio.seed_size)
+        return OpenTask(row.number, row.id, task, prio, key, HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
+
+    def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
+        task, rules, now = _read_task(document), self._rules, self._clock()
+        if task.servers != self._keys.servers:
+            raise ProtocolError("refused: the task is for another pair of servers; compare their digests")
+        if task.minimum < rules.minimum:
+            raise ProtocolError(f"refused: this server sums {rules.minimum} reports or more; ask for as many")
+        if now >= task.end or now >= task.begin + _LATE:
+            raise ProtocolError("refused: the task is over, or has begun more than a day ago; make a new one")
+        circuit = task.circuit
+        if (circuit.items if isinstance(circuit, OneRating) else circuit.entries) > rules.most_items:
+            raise ProtocolError(f"refused: this server takes vectors of {rules.most_items:,} items at most")
+        _check_noise(task, rules)
+        try:
+            prio_of(task, task_id(document))
+            supported = is_supported(HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
+        except HdpmfError as error:
+            raise ProtocolError(f"refused: {error}") from None
+        if not supported:
+            raise ProtocolError("refused: nothing can be encrypted to the collector's key; it is of another kind")
+        if self._keys.role == "leader":
+            _check_devices(task, devices)
+        return task
+
+
+def _read_task(document: bytes) -> Task:
+    if len(document) > _MOST_DOCUMENT:
+        raise ProtocolError("refused: the document is too long for a task")
+    task = decode(document)
+    if not isinstance(task, Task):
+        raise ProtocolError(f"refused: the document is a {type(task).__name__}, not a task")
+    return task
+
+
+def _check_noise(task: Task, rules: Rules) -> None:
+    """Whatever can differ from zero gets noise."""
+    circuit, entry = task.circuit, 0
+    if isinstance(circuit, OneRating):
+        needed = [
+            (range(circuit.items), any(circuit.codes)),
+            (range(circuit.items, 2 * circuit.items), True),
+            (range(2 * circuit.items, circuit.entries), any(circuit.rulers)),
+        ]
+    else:
+        needed = [(range(circuit.entries), not rules.allow_noiseless)]
+    for part in task.noise:
+        try:
+            if part.fraction > 0:
+                grid_scale(part.fraction)
+        except PrivacyError as error:
+            raise ProtocolError(f"refused: {error}") from None
+        for entries, must in needed:
+            overlap = entry < entries.stop and entries.start < entry + part.entries
+            if must and overlap and part.fraction == 0:
+                raise ProtocolError("refused: the task has no noise for numbers that tell something; state its scale")
+        entry += part.entries
+
+
+def _check_devices(task: Task, devices: list[tuple[str, int]]) -> None:
+    if task.enrolled != bool(devices):
+        raise ProtocolError("refused: a task for enrolled devices comes with their list, and no other task does")
+    for identity, users in devices:
+        if len(identity) != 64 or not set(identity) <= set("0123456789abcdef") or not 1 <= users <= _MOST_USERS:
+            raise ProtocolError("refused: a device is 64 hexadecimal digits and a number of users, 1 or more")
+    if len({identity for identity, _ in devices}) < len(devices):
+        raise ProtocolError("refused: a device is listed twice")

@@ -1,0 +1,354 @@
+"""From released bits to item facts. Post-processing only: it can be changed without asking anyone.
+
+Who rated what is in plain sight in this design, so it is used: how often items were rated, how similar they are by who
+rated them, and factors of who rates what with whom. Everything is in stars: a rating scale is mapped to one to five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.device_fit import NOISE, device_columns, log_popularity
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, bit_height
+from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
+from hdpmf.common.protocol.oneround import MAX_SIMILAR_ITEMS, Similarity
+from hdpmf.errors import ProtocolError
+from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.sums import STARS, coding_of, item_facts
+
+_DAMPING = 5.0  # raters added to every item, so that one with few cannot dominate a factor
+
+_LIMIT = 3.0
+
+
+def rating_patterns(users: np.ndarray, items: np.ndarray, n_items: int, n_patterns: int) -> np.ndarray:
+    """Item factors of the 0/1 matrix of ratings, scaled to variance 1 over ratings.
+
+    The matrix is divided by the root of its row and column sums; the first singular vector, which is only
+    popularity, is left out.
+    """
+    n_users = int(users.max()) + 1 if len(users) else 0
+    wanted = min(n_patterns, min(n_users, n_items) - 3)
+    if wanted < 1:
+        return np.zeros((n_items, 0))
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import svds
+
+    raters = np.bincount(items, minlength=n_items)
+    by_user = 1.0 / np.sqrt(np.maximum(np.bincount(users, minlength=n_users), 1))
+    by_item = 1.0 / np.sqrt(raters + _DAMPING)
+    matrix = coo_matrix((by_user[users] * by_item[items], (users, items)), shape=(n_users, n_items)).tocsr()
+    start = np.sqrt(raters + 1.0) if n_items <= n_users else np.ones(n_users)
+    _, sizes, vectors = svds(matrix, k=wanted + 1, v0=start)
+    factors = vectors[np.argsort(-sizes)[1:]].T * by_item[:, None]
+    # The sign of a singular vector is arbitrary: take the one that the most-rated item has positive.
+    factors *= np.where(factors[int(np.argmax(raters))] < 0, -1.0, 1.0)
+    factors -= np.average(factors, axis=0, weights=raters)
+    factors /= np.maximum(np.sqrt(np.average(factors**2, axis=0, weights=raters)), 1e-9)
+    return np.asarray(np.clip(factors, -_LIMIT, _LIMIT))
+
+
+COLUMNS = 128
+"""With 256, held-out errors are 0.0003 to 0.0014 less on ML-1M and 0.0014 to 0.0024 more on ML-100K (two seeds)."""
+
+CLOSE, SHARED, DAMPING = 1.5, 0.02, 5.0
+"""Chosen on ratings held out within the training parts of ML-100K and ML-1M (docs/designs.md), out of CLOSE .45 to 3.6,
+shares of C .3 to 1, SHARED 0 to .04, DAMPING 5 to 60."""
+
+_PASSES, _SPARE = 8, 32  # 4 passes cost 0.0015 to 0.0025 on ratings held out, exact eigenvectors gain nothing
+
+
+class Similar(NamedTuple):
+    """The similarity of the most-rated items.
+
+    Attributes:
+        items: Their positions, ascending.
+        columns: One row for each of them; all of them have variance 1 over users.
+        rest: Variance that is each item's own.
+    """
+
+    items: np.ndarray
+    columns: np.ndarray
+    rest: np.ndarray
+
+
+def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
+    """Similarity from who rated what. Items beyond the most-rated ones have none: memory is bounded by their number."""
+    most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
+    items = np.sort(most[presence.raters[most] > 0])
+    known = presence.only(items)
+    together = known.gram().astype(np.float32)
+    scale = 1.0 / np.sqrt(known.raters + DAMPING).astype(np.float32)
+    together *= scale[:, None]
+    together *= scale
+    shared = patterns[items].astype(np.float32)
+    kernel = (CLOSE / 2.0) * (together + together**3) + SHARED * (shared @ shared.T)
+    # Columns are for what people rate: an item counts by the root of its raters.
+    importance = (known.raters + 1.0).astype(np.float32) ** 0.25
+    kernel *= importance[:, None]
+    kernel *= importance
+    columns = _leading(kernel, min(COLUMNS, len(items))) / importance[:, None]
+    whole = CLOSE + SHARED * (shared**2).sum(1)
+    return Similar(items, columns, np.maximum(whole - (columns**2).sum(1), 0.0))
+
+
+def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
+    """F of so many columns with F F^T next to the kernel: subspace iteration from fixed random vectors."""
+    n = len(kernel)
+    basis = np.random.default_rng(0).standard_normal((n, min(rank + _SPARE, n)), np.float32)
+    for _ in range(_PASSES):
+        basis, _ = np.linalg.qr(kernel @ basis)
+    values, directions = np.linalg.eigh((basis.T @ (kernel @ basis)).astype(np.float64))
+    kept = np.argsort(-values)[:rank]
+    return np.asarray((basis @ directions[:, kept]) * np.sqrt(np.maximum(values[kept], 0.0)))
+
+
+MOST_ROUNDS = 32
+"""Of expectation maximisation: as many as the variance of a bit in stars squared (36 at epsilon 1, 5 at 16).
+The more noise, the smaller a step is. On ratings held out within the training parts, at epsilon 1, twice as many cost
+0.007 and 0.004 on ML-100K and gain 0.001 on ML-1M; at 2 to 16 (ML-100K, one seed) the best of 2, 4, 8, 16 is near."""
+
+MOST_USERS = 20_000
+"""So many users are enough to learn from."""
+
+_AT_A_TIME = 1 << 16
+
+
+class StarBits(NamedTuple):
+    """Released bits in stars, each about one rating.
+
+    Attributes:
+        users: Who sent it, counted from 0.
+        items: What it is about.
+        values: What it says of the rating without the mean rating, unbiased.
+        variance: How uncertain that is.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    variance: np.ndarray
+
+    def of_some(self, n_users: int) -> StarBits:
+        """Those of at most so many users, evenly chosen."""
+        total = int(self.users.max()) + 1
+        if total <= n_users:
+            return self
+        place = np.full(total, -1)
+        place[np.linspace(0, total - 1, n_users).astype(np.int64)] = np.arange(n_users)
+        kept = place[self.users] >= 0
+        return StarBits(place[self.users][kept], *(column[kept] for column in self[1:]))
+
+
+def learn_columns(bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The columns times the root of their covariance, so that vectors have variance 1 along each of them.
+
+    A user's information is taken as what all users rate together, times how much the user's bits tell; then a round
+    takes a product of matrices instead of an inverse for every user.
+
+    Args:
+        bits: What users said, without what item biases explain.
+        fixed: Columns whose spread is given, one row per item.
+        ridges: Their precisions.
+        columns: Those whose covariance is learned; it starts as the identity.
+    """
+    bits = bits.of_some(MOST_USERS)
+    n_users, n_fixed = int(bits.users.max()) + 1, fixed.shape[1]
+    features = np.column_stack([fixed, columns])
+    told = 1.0 / bits.variance
+    amount = np.bincount(bits.users, told, n_users)
+    per_item = np.bincount(bits.items, told, len(features))
+    information = features.T @ (features * per_item[:, None]) / per_item.sum()
+    evidence = _sums_by_user(bits, told * bits.values, features, n_users)
+    covariance = np.diag(np.concatenate([1.0 / ridges, np.ones(columns.shape[1])]))
+    for _ in range(min(MOST_ROUNDS, round(1.0 / float(told.mean())))):
+        root = np.linalg.cholesky(covariance)
+        sizes, directions = np.linalg.eigh(root.T @ information @ root)
+        basis = root @ directions
+        uncertainty = 1.0 / (1.0 + amount[:, None] * np.maximum(sizes, 0.0))
+        vectors = uncertainty * (evidence @ basis)
+        spread = basis @ (vectors.T @ vectors + np.diag(uncertainty.sum(0))) @ basis.T / n_users
+        covariance[n_fixed:, n_fixed:] = spread[n_fixed:, n_fixed:]
+    return np.asarray(columns @ np.linalg.cholesky(covariance[n_fixed:, n_fixed:]))
+
+
+def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float:
+    """How far a user's vector is drawn to the mean columns of what the user rated, by least squares on bits.
+
+    Args:
+        bits: What users said, without what item biases explain.
+        columns: One row per item.
+        centre: The mean of the columns over all ratings, from which the user's own mean is counted.
+    """
+    bits = bits.of_some(MOST_USERS)
+    n_users = int(bits.users.max()) + 1
+    counts = np.maximum(np.bincount(bits.users, minlength=n_users), 1)
+    own = _sums_by_user(bits, np.ones(len(bits.users)), columns, n_users) / counts[:, None]
+    own -= centre
+    fits, total = 0.0, 1.0  # as if once before a pull of 0 had been seen, give or take 1
+    for begin in range(0, len(bits.users), _AT_A_TIME):
+        part = slice(begin, begin + _AT_A_TIME)
+        likely = np.einsum("nk,nk->n", columns[bits.items[part]], own[bits.users[part]])
+        told = 1.0 / (bits.variance[part] + 1.0)
+        fits += float((told * likely * bits.values[part]).sum())
+        total += float((told * likely**2).sum())
+    return max(fits / total, 0.0)
+
+
+def _sums_by_user(bits: StarBits, weights: np.ndarray, columns: np.ndarray, n_users: int) -> np.ndarray:
+    from scipy.sparse import csr_matrix
+
+    return np.asarray(csr_matrix((weights, (bits.users, bits.items)), shape=(n_users, len(columns))) @ columns)
+
+
+_LEVELS = {"linear": (0.0, 3.0, 0.25), "threshold": (0.06, 3.55, 0.399), "soft": (0.11, 3.55, 0.326)}
+
+_SPREAD, _STEADY_ITEMS = 0.05, 30.0
+"""Variance of item biases around what columns say, to begin with (stars squared); it counts like so many items."""
+
+_EXPLAINED = 0.3  # what each group of columns explains of it, to begin with
+
+_ROUNDS = 30
+
+_TEACHING_ITEMS = 4096  # those with most bits; others have little to say
+
+
+def facts_from_bits(
+    survey: Survey, contributions: Sequence[BitContribution], features: ItemFeatures | None, n_patterns: int = 0
+) -> ItemFacts:
+    """Item facts from bits: a bias per item and, with patterns, how similar items are.
+
+    Args:
+        survey: What was asked.
+        contributions: The answers.
+        features: Public features of the items, or None.
+        n_patterns: How many factors of who rates what with whom to look for; 0 does not use who rated what.
+    """
+    n = survey.n_items
+    units = np.concatenate([part.units for part in contributions])
+    level, bits = _in_stars(survey, contributions, units)
+    popularity = np.bincount(bits.items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
+    amount = log_popularity(popularity)
+    amount -= np.average(amount, weights=np.maximum(popularity, 1e-6))
+    groups = [np.column_stack([amount, amount**2 / 3.0])]
+    groups += [] if features is None else [features.matrix]
+    patterns = rating_patterns(bits.users, bits.items, n, n_patterns)
+    similar: Similar | None = None
+    if patterns.shape[1]:
+        similar = similar_items(Presence(bits.users, bits.items, int(bits.users.max()) + 1, n), patterns)
+        groups += [patterns, _for_all(similar, similar.columns, n)]
+    bias, variance = item_biases(bits, groups)
+    facts = item_facts(survey, _mean_from_level(level, survey.coding), bias, variance, popularity)
+    if similar is None:
+        return facts
+    return msgspec.structs.replace(facts, similarity=_similarity(bits, facts, features, similar))
+
+
+def _in_stars(survey: Survey, contributions: Sequence[BitContribution], units: np.ndarray) -> tuple[float, StarBits]:
+    """The mean of all bits on the coding's curve, and what each of them says beyond that."""
+    items = np.concatenate([part.items for part in contributions])
+    if len(items) and int(items.max()) >= survey.n_items:
+        raise ProtocolError(f"a bit is about an item that the survey's {survey.n_items} do not have")
+    signs = 2.0 * np.concatenate([part.plus for part in contributions]) - 1.0
+    heights, slope = bit_height(units, survey.epsilon), coding_of(survey).curve.slope
+    level = float((signs / heights).sum() / max(float((heights**-2).sum()), 1e-9))
+    return level, StarBits(
+        count_senders(contributions), items, (signs * heights - level) / slope, (heights / slope) ** 2
+    )
+
+
+def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
+    """One number per sender over all shards, in their order.
+
+    They are counted anew: a card may claim any number of users, and what follows takes memory for every number.
+    """
+    found = [np.unique(part.senders, return_inverse=True) for part in contributions]
+    starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
+    return np.concatenate([place + start for (_, place), start in zip(found, starts, strict=False)])
+
+
+def _mean_from_level(level: float, coding: str) -> float:
+    """The mean rating that goes with a mean of the curve, by constants of star ratings in general.
+
+    A bit says nothing else about the mean; devices correct the rest by their own intercepts.
+    """
+    at, mean, per_star = _LEVELS[coding]
+    return float(np.clip(mean + (np.clip(level, -0.5, 0.5) - at) / per_star, 1.0, 1.0 + STARS))
+
+
+def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Biases and their variances: a regression on groups of columns, and a part of each item's own.
+
+    How much each group explains, and how much is left for items, is learned from the same bits by expectation
+    maximisation.
+
+    Args:
+        bits: What users said.
+        groups: Columns with a row per item; the coefficients of a group have one variance.
+    """
+    columns = np.column_stack([np.ones(len(groups[0])), *groups])
+    group = np.repeat(np.arange(len(groups) + 1), [1, *(part.shape[1] for part in groups)])
+    told = np.bincount(bits.items, 1.0 / bits.variance, len(columns))
+    seen = np.bincount(bits.items, bits.values / bits.variance, len(columns)) / np.maximum(told, 1e-12)
+    prior = np.array([10.0, *(_EXPLAINED / max(float((part**2).sum(1).mean()), 1e-9) for part in groups)])
+    spread = _SPREAD
+    most = np.argsort(-told, kind="stable")[: min(_TEACHING_ITEMS, int((told > 0).sum()))]
+    teaching = columns[most], told[most], seen[most]
+    for _ in range(_ROUNDS):
+        found = _posterior(*teaching, prior[group], spread)
+        moments = float((found.own**2 + found.own_variance + found.share**2 * found.unsure).sum())
+        spread = (moments + _STEADY_ITEMS * _SPREAD) / (len(most) + _STEADY_ITEMS)
+        sizes = np.bincount(group, found.squares) / np.maximum(np.bincount(group), 1)
+        prior[1:] = np.maximum(sizes[1:], 1e-9)
+    found = _posterior(columns, told, seen, prior[group], spread)
+    return found.expected + found.own, found.own_variance + (1.0 - found.share) ** 2 * found.unsure
+
+
+class _Posterior(NamedTuple):
+    """Of a regression: squares of its coefficients; per item what it expects, how unsure that is, and its own part."""
+
+    squares: np.ndarray
+    expected: np.ndarray
+    unsure: np.ndarray
+    share: np.ndarray
+    own: np.ndarray
+    own_variance: np.ndarray
+
+
+def _posterior(columns: np.ndarray, told: np.ndarray, seen: np.ndarray, prior: np.ndarray, spread: float) -> _Posterior:
+    weight = told / (1.0 + told * spread)
+    uncertainty = np.linalg.inv(columns.T @ (columns * weight[:, None]) + np.diag(1.0 / prior))
+    coefficients = uncertainty @ (columns.T @ (weight * seen))
+    expected, share = columns @ coefficients, spread * weight
+    unsure = np.einsum("nk,nk->n", columns @ uncertainty, columns)
+    own = share * (seen - expected)
+    return _Posterior(coefficients**2 + np.diag(uncertainty), expected, unsure, share, own, spread * (1.0 - share))
+
+
+def _similarity(bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar) -> Similarity:
+    """The similarity as devices get it: its columns scaled by what bits say of how vectors are spread."""
+    n = len(facts.bias)
+    _, fixed, ridges = device_columns(facts, features)
+    left = bits._replace(
+        values=bits.values - facts.bias[bits.items], variance=bits.variance + facts.variance[bits.items]
+    )
+    columns = learn_columns(left, fixed, ridges / NOISE, _for_all(similar, similar.columns, n))
+    centre = facts.popularity @ columns / max(float(facts.popularity.sum()), 1e-9)
+    return Similarity(
+        items=similar.items.astype(np.int64),
+        columns=columns[similar.items].astype(np.float16),
+        rest=similar.rest.astype(np.float32),
+        pull=learn_pull(left, columns, centre),
+    )
+
+
+def _for_all(similar: Similar, rows: np.ndarray, n_items: int) -> np.ndarray:
+    """Rows of all items: zero where nothing is similar."""
+    out = np.zeros((n_items, *rows.shape[1:]))
+    out[similar.items] = rows
+    return out

@@ -1,0 +1,116 @@
+"""List models by their names, and the two that need no training: what most people choose, and nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.model.device_fit import log_popularity
+from hdpmf.common.model.list_model import Bytes, Entries, ListModel
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, train_ease
+from hdpmf.untrusted.recommender.lists.presence import DAMPING, HELD_OUT, Presence, ndcg
+
+NEIGHBOURS = 200
+"""Best of 20, 50, 200 and 500 on ratings held out within ML-100K (NDCG@10 .163, .166, .189, .180) and ML-1M (.129,
+.131, .138, .137): ``python benchmarks/constants.py --only neighbours --users 1500 --seeds 2``."""
+
+
+def popular_lists(popularity: np.ndarray) -> ListModel:
+    """The same order for everybody: by how often items are chosen."""
+    n = len(popularity)
+    order = log_popularity(popularity).astype(np.float32)
+    empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
+    return ListModel("linear", empty, empty, Entries.none(n), np.zeros(0, np.float32), order)
+
+
+def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
+    """Items that go with what one has rated: for each item its most similar ones, by the damped cosine."""
+    n = presence.n_items
+    gram = presence.gram()
+    length = np.sqrt(np.diag(gram) + DAMPING)
+    similar = gram / length[:, None] / length
+    np.fill_diagonal(similar, 0.0)
+    empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
+    entries = Entries.largest(similar, min(neighbours, n - 1))
+    return ListModel("linear", empty, empty, entries, np.zeros(0, np.float32), np.zeros(n, np.float32))
+
+
+EASE_SIZES = (DENSE_ITEMS, 20_000)
+"""Of a larger catalogue EASE models so many of the most rated items: the first by the whole matrix, or the second from
+their neighbours, whichever makes better lists of pairs held out of what was released."""
+
+MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
+"""How many items these take at most: of larger catalogues the most rated ones, because devices have to hold them and
+an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated (docs/lists.md has what it costs)."""
+
+LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
+
+
+def check_trainable(kind: str) -> None:
+    """Raise before anybody is asked for anything, if this machine cannot train it."""
+    if kind == "neural" and find_spec("torch") is None:
+        raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'")
+
+
+def train_list_model(
+    kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", n_threads: int | None = None, **options: Any
+) -> ListModel:
+    """Train a model for lists.
+
+    Args:
+        kind: One of ``LIST_MODELS``.
+        presence: Who rated what.
+        seed: Where something is drawn.
+        on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
+        n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not depend on it.
+        **options: Of that kind; see its module.
+    """
+    check_trainable(kind)
+    most = MOST_ITEMS.get(kind, presence.n_items)
+    if presence.n_items > most:
+        return of_most_rated(
+            presence,
+            most,
+            lambda heads: train_list_model(kind, heads, seed=seed, on=on, n_threads=n_threads, **options),
+        )
+    if kind == "ease":
+
+        def train(pairs: Presence) -> ListModel:
+            return train_ease(pairs, n_threads=n_threads, **options)
+
+        model = train(presence) if presence.n_items <= EASE_SIZES[0] else _large_ease(presence, train, seed)
+    elif kind == "ials":
+        from hdpmf.untrusted.recommender.lists.ials import train_ials
+
+        model = train_ials(presence, seed=seed, n_threads=n_threads, **options)
+    elif kind == "bpr":
+        from hdpmf.untrusted.recommender.lists.bpr import train_bpr
+
+        model = train_bpr(presence, seed=seed, **options)
+    elif kind == "neural":
+        from hdpmf.untrusted.recommender.lists.neural import train_neural
+
+        model = train_neural(presence, seed=seed, on=on, **options)
+    elif kind in ("knn", "popular"):
+        model = train_knn(presence, **options) if kind == "knn" else popular_lists(presence.raters, **options)
+    else:
+        raise ConfigError(f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}")
+    model.about.setdefault("kind", kind)
+    return model
+
+
+def _large_ease(presence: Presence, train: Callable[[Presence], ListModel], seed: int) -> ListModel:
+    kept, held = presence.hold_out(HELD_OUT, seed)
+    found = [ndcg(of_most_rated(kept, most, train), kept, held, seed) for most in EASE_SIZES]
+    return of_most_rated(presence, EASE_SIZES[int(np.argmax(found))], train)
+
+
+def of_most_rated(presence: Presence, most: int, train: Callable[[Presence], ListModel]) -> ListModel:
+    """A model of only the most rated items; others come last."""
+    heads = np.sort(np.argsort(-presence.raters, kind="stable")[:most]).astype(np.int32)
+    return replace(train(presence.only(heads)), heads=heads, n_items=presence.n_items)

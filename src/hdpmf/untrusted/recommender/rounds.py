@@ -1,0 +1,153 @@
+"""Training by rounds on the recommender's side: item factors, and sums of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale
+from hdpmf.common.privacy.mechanisms import H_FLOOR, Budgets, Mechanism
+from hdpmf.common.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+from hdpmf.errors import ProtocolError
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Catalogue:
+    """Items with their factors.
+
+    Attributes:
+        factors: V, one row per item.
+        raters: How many ratings took part in training, per item; an item with none has no useful factors.
+    """
+
+    items: IdIndex
+    factors: np.ndarray
+    raters: np.ndarray
+    scale: RatingScale
+    item_table: ItemTable | None = None
+
+    def __repr__(self) -> str:
+        return f"Catalogue({len(self.items)} items, {self.factors.shape[1]} factors)"
+
+    @property
+    def trained(self) -> np.ndarray:
+        """Which items have learned anything."""
+        return self.raters > 0
+
+
+_SPREAD = 0.1  # standard deviation of the first item factors
+
+
+class Draws(Protocol):
+    """Where the recommender's random numbers come from: a seed in simulations, the operating system elsewhere."""
+
+    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
+        """N(0, 1) draws, float32."""
+        ...
+
+    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Exp(1) draws, float32."""
+        ...
+
+
+class Recommender:
+    """Trains item factors without ever seeing a rating.
+
+    Args:
+        plan: What is trained; sent to every shard.
+        mechanism: Sets the noise budget from the plan and what shards report.
+        noise: Where h and the first factors come from.
+        h_per_item: Draw h for every item (the paper's text) or one for all items (its published numbers).
+    """
+
+    def __init__(self, plan: Plan, mechanism: Mechanism, noise: Draws, h_per_item: bool) -> None:
+        self.plan = plan
+        self._mechanism = mechanism
+        self._noise = noise
+        self._h_per_item = h_per_item
+        self._V = noise.normals((plan.n_items, plan.n_factors)) * np.float32(_SPREAD)
+        self._round = 0
+        self._h: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Recommender({self.plan.n_items} items, round {self._round} of {self.plan.epochs})"
+
+    @property
+    def factors(self) -> np.ndarray:
+        """V, one row per item."""
+        return self._V
+
+    @property
+    def number(self) -> int:
+        """Of the round that is under way."""
+        return self._round
+
+    @property
+    def raters(self) -> np.ndarray:
+        """Ratings that take part, per item."""
+        raters: np.ndarray = self._raters
+        return raters
+
+    def open(self, reports: Sequence[BudgetReport | None]) -> Opening:
+        """Set the noise budget, from the shards' budget reports where the mechanism needs them."""
+        total: Budgets | None = None
+        for report in reports:
+            if report is not None:
+                part = Budgets(report.count, report.total, report.smallest, report.largest)
+                total = part if total is None else total + part
+        return self.reopen(Opening(noise_budget=self._mechanism.noise_budget(self.plan.epsilon, total)))
+
+    def reopen(self, opening: Opening) -> Opening:
+        """Go on with an opening that was made before."""
+        self._noise_budget = opening.noise_budget
+        return opening
+
+    def resume(self, message: Round) -> None:
+        """Go on in a round that was made before: it holds all that the recommender knows."""
+        self._V, self._h, self._round = message.item_factors, message.h, message.number
+        self._set_raters(message.raters)
+
+    def start(self, counts: Sequence[ItemCounts]) -> None:
+        """Add up who takes part."""
+        for reply in counts:
+            if reply.counts.shape != (self.plan.n_items,):
+                raise ProtocolError(f"a shard counted {len(reply.counts)} items, the plan has {self.plan.n_items}")
+        self._set_raters(np.sum([reply.counts for reply in counts], axis=0))
+
+    def _set_raters(self, raters: np.ndarray) -> None:
+        self._raters = raters
+        scaling = np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
+        self._step = np.where(self._raters > 0, 1.0 / scaling, 0.0).astype(np.float32)[:, None]
+
+    def next_round(self) -> Round:
+        """The message that opens the next round, or brings the final factors after the last."""
+        self._round += 1
+        if self._round > self.plan.epochs + 1:
+            raise ProtocolError("training is over")
+        closing = self._round == self.plan.epochs + 1
+        without_h = closing or self._noise_budget is None or not self._mechanism.needs_h
+        h = None if without_h else self._draw_h()
+        return Round(number=self._round, item_factors=self._V, raters=self._raters, h=h)
+
+    def aggregate(self, replies: Sequence[Gradients]) -> None:
+        """Add up the shards' gradients and step the item factors."""
+        plan = self.plan
+        for reply in replies:
+            if reply.number != self._round:
+                raise ProtocolError(f"gradients of round {reply.number} arrived in round {self._round}")
+            if reply.sums.shape != self._V.shape:
+                raise ProtocolError("a shard's gradients do not have the shape of the item factors")
+        total = replies[0].sums if len(replies) == 1 else np.sum([reply.sums for reply in replies], axis=0)
+        rate = np.float32(learning_rate_at(plan.learning_rate, self._round, plan.epochs))
+        with np.errstate(over="ignore", invalid="ignore"):  # the trainer reports divergence in its own words
+            self._V = self._V - (self._step * rate) * (total + np.float32(2 * plan.reg) * self._V)
+
+    def _draw_h(self) -> np.ndarray:
+        if self._h is None or self.plan.fresh_noise:
+            rows = self.plan.n_items if self._h_per_item else 1
+            drawn = self._noise.exponentials((rows, self.plan.n_factors))
+            self._h = np.maximum(drawn, np.float32(H_FLOOR))
+        return self._h

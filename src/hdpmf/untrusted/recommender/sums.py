@@ -1,0 +1,284 @@
+"""From released sums to item biases. Post-processing only: it can be changed without asking anyone.
+
+Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves all scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_SCALE, WEIGHT_UNITS, Coding, Curve, make_coding, make_ruler
+from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
+from hdpmf.errors import ProtocolError
+from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve
+from hdpmf.untrusted.recommender.runs import Answered, check_alike, weigh
+
+STARS = 4.0
+"""Width of the scale in stars."""
+
+MIDDLE = 3.0
+
+SPREAD = 0.2
+"""Variance of item biases around what their features say, before anything is seen (stars squared)."""
+
+WEIGHT_RATIO = 0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
+_ROUNDS = 8
+_GRID = np.linspace(-3.5, 3.5, 25)
+_CLEAR = 0.25
+
+
+class Spread(NamedTuple):
+    """How a number per item is spread around what features say of it, before anything is seen.
+
+    Attributes:
+        start: Variance.
+        low: The least that it may turn out to be.
+        high: The most.
+        strength: It counts like so many items about which nothing is uncertain, so that a few odd ones do not decide.
+        ridge: How strongly a feature's coefficient is held to zero.
+    """
+
+    start: float
+    low: float
+    high: float
+    strength: float
+    ridge: float
+
+
+BIASES = Spread(SPREAD, 0.05, 0.5, 30.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Noisy sums in real units.
+
+    Attributes:
+        scores: Per item, the sum of weight times centred coded rating.
+        weights: Per item, the sum of weights.
+        mean: Mean rating of all, in stars.
+    """
+
+    scores: np.ndarray
+    weights: np.ndarray
+    mean: float
+
+
+def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> Observed:
+    """What the secure sum gives: the contributions of all shards together, in real units."""
+    scores, weights, total = _real_sums(survey, contributions, n_heads)
+    return Observed(scores, weights, _mean(total, float(weights.sum())))
+
+
+def add_up_runs(survey: Survey, own: Answered, earlier: Sequence[Answered]) -> tuple[Observed, np.ndarray]:
+    """What several runs give together, each weighed by what it holds, and per item the scale of the noise in it.
+
+    Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did not know has nothing
+    of it, and none of its noise; so has one that was retired before.
+    """
+    check_alike(survey, earlier)
+    runs = [own, *earlier]
+    known = np.array([np.arange(survey.n_items) < run.survey.n_items for run in runs], np.float64)
+    for row, run in enumerate(runs):
+        known[row, list(run.retired)] = 0.0
+    known[0, ~known.any(0)] = 1.0  # what came and went between two runs has noise at least
+    scores, weights = np.zeros_like(known), np.zeros_like(known)
+    totals = np.zeros(len(runs))
+    for row, run in enumerate(runs):
+        answer = run.answer
+        if not isinstance(answer, SumContribution):
+            raise ProtocolError("answers of different designs cannot be put together")
+        n = run.survey.n_items
+        scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, [answer])
+    scores, weights = scores * known, weights * known
+    noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
+    counted = weigh(weights, noise, known)
+    mean = _mean(float(counted.runs @ totals), float(counted.runs @ weights.sum(1)))
+    observed = Observed((counted.items * scores).sum(0), (counted.items * weights).sum(0), mean)
+    return observed, counted.noise * survey.epsilon
+
+
+def _real_sums(
+    survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Scores, weights and the total."""
+    if any(len(part.scores) != survey.n_items + n_heads for part in contributions):
+        raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
+    coding = coding_of(survey)
+    ruler = make_ruler(coding.scale)
+    scores = np.sum([part.scores for part in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
+    weights = np.sum([part.weights for part in contributions], axis=0) / WEIGHT_UNITS
+    total = sum(part.total for part in contributions) * (ruler.unit / WEIGHT_UNITS)
+    return scores, weights, float(scores.sum()) if survey.design == "S" else total
+
+
+def _mean(total: float, weight: float) -> float:
+    """Mean rating of all, in stars."""
+    return float(np.clip(MIDDLE + STARS * total / max(weight, 1.0), 1.0, 1.0 + STARS))
+
+
+def coding_of(survey: Survey) -> Coding:
+    """The coding that a survey asks for; design S sends ratings as they are."""
+    scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
+    return make_ruler(scale) if survey.design == "S" else make_coding(survey.coding, scale, survey.epsilon)
+
+
+def facts_from_sums(
+    survey: Survey,
+    contributions: Sequence[SumContribution],
+    features: np.ndarray | None,
+    n_sums: float = 1,
+    earlier: Sequence[Answered] = (),
+    retired: Sequence[int] = (),
+) -> ItemFacts:
+    """Item facts from secure sums.
+
+    Args:
+        survey: What was asked.
+        contributions: The answers.
+        features: Public features of the items, one row each, or None.
+        n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
+            number where each is a sum over a cohort of its own, and more where more users added a share than make it.
+        earlier: What earlier runs released of other ratings.
+        retired: Positions of items that this run did not ask about.
+    """
+    # The sum of several Laplace noises counts as one of the same variance.
+    more: float | np.ndarray = np.sqrt(n_sums)
+    if earlier:
+        observed, more = add_up_runs(survey, Answered(survey, _joined(contributions), n_sums, retired), earlier)
+    else:
+        observed = add_up(survey, contributions)
+    if survey.design == "S":
+        return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
+    known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
+    bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
+    return item_facts(survey, observed.mean, bias, variance, known.size_biased)
+
+
+def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
+    return SumContribution(
+        scores=np.sum([part.scores for part in contributions], axis=0),
+        weights=np.sum([part.weights for part in contributions], axis=0),
+        total=sum(part.total for part in contributions),
+    )
+
+
+def sharp_biases(
+    survey: Survey, observed: Observed, known: Weights, noise: np.ndarray, features: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Design A: biases and how uncertain they are.
+
+    ``noise`` says, per item, how many times the scale of one sum's noise its score has.
+    """
+    noise_scale = noise / (survey.epsilon * float(1 - MEAN_SHARE))
+    curve = coding_of(survey).curve
+    level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
+    slopes = curve.slope * known.mean
+    noise_variance = curve.within * WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2 + 2.0 * noise_scale**2
+    coefficients, spread = regress(observed.scores - level * known.mean, slopes, noise_variance, features)
+    prior = with_constant(features, survey.n_items) @ coefficients
+    return _posterior(observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread)
+
+
+def item_facts(
+    survey: Survey,
+    mean: float,
+    bias: np.ndarray,
+    variance: np.ndarray,
+    popularity: np.ndarray,
+    patterns: np.ndarray | None = None,
+) -> ItemFacts:
+    """The message to all devices."""
+    return ItemFacts(
+        catalogue=survey.catalogue,
+        mean=mean,
+        bias=bias.astype(np.float32),
+        variance=np.maximum(variance, 0.0).astype(np.float32),
+        popularity=np.maximum(popularity, 0.0).astype(np.float32),
+        patterns=np.zeros((len(bias), 0), np.float32) if patterns is None else patterns.astype(np.float32),
+    )
+
+
+def _simple(observed: Observed, epsilon: float | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
+    offset = observed.mean - MIDDLE
+    weights = np.maximum(observed.weights, 0.0)
+    scores = STARS * observed.scores
+    noise = 2.0 * (STARS / epsilon) ** 2 * (1.0 + offset**2 + SPREAD)
+    precision = SPREAD * weights**2 + noise + WEIGHT_RATIO * weights
+    bias = SPREAD * weights * (scores - weights * offset) / precision
+    return bias, SPREAD * (noise + WEIGHT_RATIO * weights) / precision, weights
+
+
+def regress(
+    scores: np.ndarray,
+    slopes: np.ndarray,
+    noise: np.ndarray,
+    features: np.ndarray | None,
+    prior: Spread = BIASES,
+) -> tuple[np.ndarray, float]:
+    """Biases on features, by generalised least squares, and the variance that features leave.
+
+    Args:
+        scores: Per item, its score without what the mean rating explains.
+        slopes: How much a bias of one star moves it.
+        noise: Its variance given the bias.
+        features: One row per item, or None for a constant alone.
+        prior: What is known of the spread of biases.
+
+    Returns:
+        The coefficients of a constant and the features, and the variance of biases around what they say.
+    """
+    columns = with_constant(features, len(scores))
+    design = slopes[:, None] * columns
+    ridge = np.full(columns.shape[1], prior.ridge)
+    ridge[0] = 1e-3
+    spread = prior.start
+    # Items that say more about the spread than about the noise; the rest would only add its error.
+    telling = slopes**2 * prior.start > _CLEAR * noise
+    held = prior.strength / prior.start**2
+    for _ in range(_ROUNDS):
+        variance = noise + slopes**2 * spread
+        weighted = design / variance[:, None]
+        coefficients = np.linalg.solve(weighted.T @ design + np.diag(ridge), weighted.T @ scores)
+        residual = scores - design @ coefficients
+        information = np.where(telling, (slopes**2 / variance) ** 2, 0.0)
+        moments = ((residual**2 - noise) / np.maximum(slopes**2, 1e-12) * information).sum()
+        spread = float(np.clip((moments + held * prior.start) / (information.sum() + held), prior.low, prior.high))
+    return coefficients, spread
+
+
+def with_constant(features: np.ndarray | None, n_items: int) -> np.ndarray:
+    """Features with a column of ones before them."""
+    return np.ones((n_items, 1)) if features is None else np.column_stack([np.ones(n_items), features])
+
+
+def _posterior(
+    scores: np.ndarray,
+    level: float,
+    weights: np.ndarray,
+    curve: Curve,
+    noise_scale: np.ndarray,
+    prior: np.ndarray,
+    spread: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean and variance of each bias on a grid: normal prior, Laplace noise on a normal sum."""
+    from scipy.special import log_ndtr
+
+    biases = prior[:, None] + np.sqrt(spread) * _GRID
+    weights = np.maximum(weights, 1e-3)[:, None]
+    distance = scores[:, None] - weights * (level + curve.slope * biases)
+    deviation = np.sqrt(curve.within * WEIGHT_RATIO * weights)
+    # Log density of Laplace plus normal, without the factors that do not depend on the bias.
+    tilt = deviation / noise_scale
+    below = distance / noise_scale + log_ndtr(-(distance / deviation + tilt))
+    above = -distance / noise_scale + log_ndtr(distance / deviation - tilt)
+    log_posterior = np.logaddexp(below, above) - _GRID**2 / 2.0
+    posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
+    posterior /= posterior.sum(1, keepdims=True)
+    mean = (posterior * biases).sum(1)
+    return mean, (posterior * (biases - mean[:, None]) ** 2).sum(1)

@@ -1,0 +1,169 @@
+"""Messages out, replies in: everything a device sends is checked here before anything else looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
+
+from hdpmf.common.aggregation.masks import ToDevice, ToRecommender, decode_to_recommender
+from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.net import RecommenderTransport
+from hdpmf.common.protocol import Accepted, AnyCatalogue, Call, Envelope, Here, Message, Refusal, Reply, decode, encode
+from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
+from hdpmf.untrusted.service.metrics import Metrics
+
+
+class RunChannel:
+    """The messages of one run.
+
+    What a device sends can do no harm here: it is taken, or counted under a reason and left. The reasons are the
+    device's own word for its refusal, or one of ours: ``malformed`` (not a reply of this protocol), ``other-run``,
+    ``out-of-round``, ``unexpected`` (a message that was not asked for), ``unknown-device``, ``duplicate``, and those
+    that callers give to messages whose content cannot be right.
+
+    Args:
+        run: The run's id.
+        metrics: Where bytes and refusals are counted.
+
+    Attributes:
+        heard: Devices that said anything at all in the last exchange.
+        busy: Those of them that cannot in this moment, and may be asked again.
+    """
+
+    def __init__(self, transport: RecommenderTransport, run: bytes, metrics: Metrics) -> None:
+        self._transport = transport
+        self._run = run
+        self.metrics = metrics
+        self.heard: set[str] = set()
+        self.busy: set[str] = set()
+        self._ever_busy: set[str] = set()
+
+    def present(self) -> frozenset[str]:
+        """Devices that are connected."""
+        here = self._transport.present()
+        self.metrics.present = len(here)
+        return here
+
+    def refused(self, reason: str) -> None:
+        """Count a reply that cannot be taken."""
+        self.metrics.refusals[reason] += 1
+
+    def ask(
+        self,
+        devices: Collection[str],
+        number: int,
+        message: Message | bytes,
+        deadline: float,
+        *expected: type,
+        part: Literal["job", "lists"] = "job",
+    ) -> Iterator[tuple[str, Message]]:
+        """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
+        body = message if isinstance(message, bytes) else encode(message)
+        data = encode(Envelope(run=self._run, number=number, part=part, body=body))
+        for device, reply in self._exchange(dict.fromkeys(sorted(devices), data), number, "job", deadline):
+            try:
+                answer = decode(reply.body)
+            except ProtocolError:
+                self.refused("malformed")
+                continue
+            if isinstance(answer, expected):
+                yield device, answer
+            else:
+                self.refused("unexpected")
+
+    def tell(self, devices: Collection[str], number: int, message: Message | bytes, deadline: float) -> set[str]:
+        """Send all of ``devices`` the same message; those that accepted it."""
+        return {device for device, _ in self.ask(devices, number, message, deadline, Accepted)}
+
+    def give(
+        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes, deadline: float
+    ) -> set[str]:
+        """Give devices a result and the model for lists that belongs to it, if any; those that have what they want.
+
+        A device that refuses the lists does without them. One that says nothing is not counted, so that it is asked
+        again.
+        """
+        took = self.tell(devices, number, result, deadline)
+        if not (lists and took):
+            return took
+        for _ in self.ask(took, number + 1, lists, deadline, Accepted, part="lists"):
+            pass
+        return took & self.heard
+
+    def send_items(
+        self, devices: Collection[str], table: AnyCatalogue, fingerprint: str, deadline: float
+    ) -> tuple[set[str], set[str]]:
+        """Give the items to devices that do not have them; those that have them now, and those that refused."""
+        ready: set[str] = set()
+        without: set[str] = set()
+        for device, here in self.ask(devices, 0, Call(), deadline, Here):
+            knows = isinstance(here, Here) and here.catalogue == fingerprint
+            (ready if knows else without).add(device)
+        refused = self.heard - ready - without
+        if without:
+            ready |= self.tell(without, 0, table, deadline)
+            refused |= self.heard - ready
+        return ready, refused
+
+    def ask_in_sum(
+        self, messages: Mapping[str, ToDevice], number: int, deadline: float
+    ) -> Iterator[tuple[str, ToRecommender, bytes]]:
+        """Send each device its message of a secure sum; the replies with their bytes, as they come."""
+        encoded: dict[int, bytes] = {}  # two of the steps send everyone the same message
+        for message in messages.values():
+            if id(message) not in encoded:
+                envelope = Envelope(run=self._run, number=number, part="sum", body=encode_sum(message))
+                encoded[id(message)] = encode(envelope)
+        outgoing = {device: encoded[id(message)] for device, message in messages.items()}
+        for device, reply in self._exchange(outgoing, number, "sum", deadline):
+            try:
+                yield device, decode_to_recommender(reply.body), reply.body
+            except SecureSumError:
+                self.refused("malformed")
+
+    def _exchange(
+        self, outgoing: Mapping[str, bytes], number: int, part: str, deadline: float
+    ) -> Iterator[tuple[str, Reply]]:
+        metrics = self.metrics
+        metrics.messages += len(outgoing)
+        metrics.bytes_out += sum(map(len, outgoing.values()))
+        self.heard = answered = set()
+        self.busy = set()
+        for received in self._transport.exchange(outgoing, deadline):
+            metrics.replies += 1
+            metrics.bytes_in += len(received.data)
+            if received.device not in outgoing:
+                self.refused("unknown-device")
+            elif received.device in answered:
+                self.refused("duplicate")
+            else:
+                answered.add(received.device)
+                reply = self._opened(received.device, received.data, number, part)
+                if reply is not None:
+                    yield received.device, reply
+
+    def _opened(self, device: str, data: bytes, number: int, part: str) -> Reply | None:
+        try:
+            reply = decode(data)
+            refusal = decode(reply.body) if isinstance(reply, Reply) and reply.part == "refusal" else None
+        except HdpmfError:
+            self.refused("malformed")
+            return None
+        if not isinstance(reply, Reply):
+            self.refused("malformed")
+        elif reply.run != self._run:
+            self.refused("other-run")
+        elif reply.number != number:
+            self.refused("out-of-round")
+        elif isinstance(refusal, Refusal) and refusal.reason == "busy":
+            self.busy.add(device)
+            if device not in self._ever_busy:  # however often it is asked again
+                self._ever_busy.add(device)
+                self.refused("busy")
+        elif refusal is not None:
+            self.refused(refusal.reason if isinstance(refusal, Refusal) else "malformed")
+        elif reply.part != part:
+            self.refused("unexpected")
+        else:
+            return reply
+        return None

@@ -1,0 +1,159 @@
+"""Asking devices one by one: who takes part, and contributions that the recommender sees."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypeVar
+
+from hdpmf.common.net import RecommenderTransport
+from hdpmf.common.protocol import Message
+from hdpmf.errors import ConfigError, FederationError
+from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job, Tally
+from hdpmf.untrusted.service.aggregation.channel import RunChannel
+from hdpmf.untrusted.service.refusals import refusals_in_short
+
+if TYPE_CHECKING:
+    from hdpmf.untrusted.service.run import Run
+
+T = TypeVar("T")
+
+
+class Direct(Aggregation):
+    """Devices answer the recommender, which sees what each of them contributes.
+
+    Args:
+        transport: The way to devices.
+        meanwhile: Called between exchanges, and again and again while devices are waited for, with those that take
+            part: others may be served.
+    """
+
+    def __init__(
+        self, transport: RecommenderTransport, *, meanwhile: Callable[[Collection[str]], object] = lambda at_work: None
+    ) -> None:
+        self._transport = transport
+        self._meanwhile = meanwhile
+
+    def attach(self, run: Run) -> None:
+        """Work for this run from now on."""
+        if run.settings.view == "two-servers":
+            raise ConfigError("sums by two servers come from a task that they are given, not from asking devices")
+        super().attach(run)
+        self.channel = RunChannel(self._transport, run.id, run.metrics)
+
+    def gather(self) -> None:
+        """Find devices that agree to the terms, until all have been asked or the time is over.
+
+        A device that is connected and says nothing, or cannot in this moment, has had its turn: once there are enough,
+        it is not waited for. As long as there are not, it is asked again: an owner may be about to answer.
+        """
+        run = self.run
+        if run.checkpoint.stage != "gather":
+            return
+        run.stage("waiting for devices")
+        agreed, refused, mute = set(run.checkpoint.agreed), set[str](), set[str]()
+        begin = time.monotonic()
+        patience = run.pace.gather * run.pace.attempts
+        while True:
+            asked = (self.channel.present() & run.cohort) - agreed - refused
+            agreed |= self._invite(asked, refused)
+            mute |= asked - agreed - refused
+            waited = time.monotonic() - begin
+            everyone = agreed | refused >= run.cohort
+            if run.enough(agreed) and (agreed | refused | mute >= run.cohort or waited >= run.pace.gather):
+                break
+            if everyone or waited >= patience:
+                run.save()  # why devices refused, which the next attempt counts on
+                raise FederationError(
+                    f"{run.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} devices; "
+                    f"{len(refused)} refused, {len(run.cohort - agreed - refused)} were silent or busy; refusals: "
+                    f"{refusals_in_short(run.metrics.refusals_of_run)}), and the run needs {run.settings.minimum}; "
+                    "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
+                )
+            self.serve_others()
+            run.sleep(run.pace.pause)
+        run.checkpoint.agreed = tuple(sorted(agreed))
+        run.checkpoint.stage = "open"
+        run.save()
+        run.log(f"{len(agreed)} devices take part ({run.enrolled.count_users(agreed)} users), {len(refused)} refused")
+
+    def collect(self, job: Job[T]) -> Collected[T]:
+        """Return what devices contributed, added up as it came: memory does not grow with devices."""
+        if job.tally is None:
+            raise ConfigError("the numbers of this job are summed before anybody sees them; they are not sent in clear")
+        return self.ask(job.asked, job.number, job.offer, job.tally())
+
+    def ask(self, asked: Collection[str], number: int, offer: Message | bytes, tally: Tally[T]) -> Collected[T]:
+        """Ask devices until enough have given an answer that the tally takes.
+
+        A device that is silent, refuses or gives what cannot be right is left out. With too few, those that are
+        missing are asked again after a pause, a bounded number of times.
+        """
+        run = self.run
+        answered: set[str] = set()
+        for attempt in range(run.pace.attempts):
+            if attempt:
+                run.sleep(run.pace.pause)
+            missing = self._wait_for(asked, answered) - answered
+            replies = self.channel.ask(missing, number, offer, run.pace.deadline, *tally.expected)
+            for device, answer in replies:
+                reason = tally.take(device, answer)
+                if reason is None:
+                    answered.add(device)
+                else:
+                    self.channel.refused(reason)
+            if run.enough(answered):
+                users = run.enrolled.count_users(answered)
+                return Collected(tally.total(answered), frozenset(answered), users, 1.0)
+            run.log(f"{run.enrolled.count_users(answered)} of {run.settings.minimum} users needed have answered")
+        raise self._too_few(answered, number)
+
+    def deliver(self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes) -> None:
+        """Give the result to those of the devices that are here."""
+        run = self.run
+        here = self.channel.present() & set(devices)
+        took = self.channel.give(here, number, result, lists, run.pace.deadline)
+        run.checkpoint.delivered = tuple(sorted(took | set(run.checkpoint.delivered)))
+
+    def serve_others(self) -> None:
+        """Between two exchanges: devices that take no part in the run may have something, too."""
+        self._meanwhile(self.run.checkpoint.agreed)
+
+    def _invite(self, devices: frozenset[str], refused: set[str]) -> set[str]:
+        """Offer catalogue and terms; return those that agree."""
+        if not devices:
+            return set()
+        run = self.run
+        ready, declined = self.channel.send_items(devices, run.table, run.known.fingerprint, run.pace.deadline)
+        refused |= declined
+        if not ready:
+            return set()
+        agreed = self.channel.tell(ready, 0, run.terms, run.pace.deadline)
+        refused |= (self.channel.heard & ready) - agreed - self.channel.busy
+        return agreed
+
+    def _wait_for(self, devices: Collection[str], besides: Collection[str] = ()) -> frozenset[str]:
+        """Return the devices that are connected; wait up to a deadline for enough of them to come back.
+
+        After a restart of the recommender nobody is there for a while.
+        """
+        run = self.run
+        self.serve_others()
+        wanted = frozenset(devices)
+        here = self.channel.present() & wanted
+        looks = math.ceil(run.pace.deadline / run.pace.look)
+        while looks > 0 and not run.enough(here.union(besides)):
+            run.sleep(run.pace.look)
+            here = self.channel.present() & wanted
+            looks -= 1
+        return here
+
+    def _too_few(self, devices: Collection[str], number: int) -> FederationError:
+        run = self.run
+        run.save()
+        step = f"round {number}" if number else "the opening"
+        return FederationError(
+            f"{step} stopped after {run.pace.attempts} attempts: {run.enrolled.count_users(devices)} users answered "
+            f"and {run.settings.minimum} are needed; the run is kept and goes on from there when it is started again"
+        )

@@ -1,0 +1,188 @@
+"""Sums that two servers make: publish a task, wait until its period is over, collect the sum.
+
+Nobody has to be online at the same time, and the recommender does not learn who reported. Every step is in the
+checkpoint before it happens: whoever goes on after a kill has the same task and asks for the same sum.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from hdpmf.common.aggregation.two_servers.dap import JOB_ID_SIZE, Problem
+from hdpmf.common.net.summing import SumServers
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.task import Task, task_id
+from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
+from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job
+from hdpmf.untrusted.service.collector import NOISES, collection_request, make_task, open_collection, read_task
+from hdpmf.untrusted.service.collector_keys import CollectorKeys
+from hdpmf.untrusted.service.run_files import Period
+
+LONGEST_PAUSE = 30.0
+"""Seconds between two questions to the leader, at most."""
+
+LONGEST_WAIT = 600.0
+"""Seconds between two words on how long the period still takes, at most; towards its end they come more often."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def not_published(document: bytes | None) -> None:
+    """Publish nothing: nobody reads it."""
+
+
+class TwoServers(Aggregation):
+    """Devices report to two servers, and the recommender gets the sum that both made.
+
+    Args:
+        servers: The pair.
+        keys: The recommender's.
+        door: The way to the pair.
+        publish: Shows devices the task under way, or takes it down (None). It may be told the same again.
+        clock: For tests.
+    """
+
+    noises = float(NOISES)
+
+    def __init__(
+        self,
+        servers: Servers,
+        keys: CollectorKeys,
+        door: SumServers,
+        *,
+        publish: Callable[[bytes | None], None] = not_published,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._servers = servers
+        self._keys = keys
+        self._door = door
+        self._publish = publish
+        self._clock = clock
+
+    def gather(self) -> None:
+        """Begin: whoever is enrolled may report, and nobody is asked before."""
+        if self.run.checkpoint.stage == "gather":
+            self.run.checkpoint.stage = "open"
+
+    def collect(self, job: Job[T]) -> Collected[T]:
+        """Return the answer in the sum of one task."""
+        run = self.run
+        period = self._period(job)
+        if not period.collection:
+            self._take_reports(period)
+            self._collect(period)
+        answer, reports = open_collection(period.document, period.collection, self._keys)
+        if not isinstance(answer, job.kind):
+            raise FederationError("the checkpoint holds the task of another step; start a new run")
+        if reports > run.enrolled.count_users(run.enrolled.users):
+            raise FederationError(
+                f"the servers counted {reports} reports, more than users are enrolled: a server does not keep to the "
+                "task, and its sum is not used. Give the run up (--give-up)"
+            )
+        run.log(f"{reports} reports are in the sum")
+        return Collected(answer, None, reports, self.noises)
+
+    def _period(self, job: Job[T]) -> Period:
+        """Return the task of a job: the one of before a kill, or a new one, which is kept before anybody sees it."""
+        run = self.run
+        periods = run.checkpoint.periods
+        if job.number == len(periods):
+            task = make_task(run.settings, run.known, self._servers, self._keys, self._clock(), job.part, job.grouping)
+            periods.append(Period(document=encode(task), job=secrets.token_bytes(JOB_ID_SIZE)))
+            run.save()
+        return periods[job.number]
+
+    def _take_reports(self, period: Period) -> None:
+        """Give the task to both servers, publish it, and wait until its period is over."""
+        task, name = read_task(period.document), task_id(period.document).hex()[:12]
+        if not period.placed:
+            if self._clock() >= task.end:
+                raise FederationError(
+                    f"the period of task {name} was over before both servers had it; nobody has reported. Give the run "
+                    "up (--give-up), and begin a new one when both servers can be reached"
+                )
+            self.run.stage(f"giving task {name} to {task.servers.names}")
+            devices = [(card.identity, card.users) for card in self.run.enrolled.cards]
+            self._try(lambda: self._door.add_task(period.document, devices))
+            period.placed = True
+            self.run.save()
+        if self._clock() < task.end:
+            self._publish(period.document)
+            self._wait(task, name)
+        self._publish(None)
+
+    def _wait(self, task: Task, name: str) -> None:
+        self.run.stage(f"task {name} takes reports")
+        self.run.metrics.until = task.end
+        while (left := task.end - self._clock()) > 0:
+            for listen in self.run.metrics.listeners:
+                listen()
+            self.run.sleep(min(left, max(min(left / 20, LONGEST_WAIT), 1.0)))
+        self.run.metrics.until = None
+
+    def _collect(self, period: Period) -> None:
+        """Ask for the sum until it is there. The servers may need long: one of them may be away."""
+        task, name = read_task(period.document), task_id(period.document)
+        self.run.stage(f"asking for the sum of task {name.hex()[:12]}")
+        pause, said, asked = self.run.pace.pause, "", False
+        while True:
+            try:
+                if not asked:
+                    # After a kill once more: the same job, the same bytes.
+                    self._door.begin_collection(name, period.job, collection_request(task))
+                    asked = True
+                found = self._door.collection(name, period.job)
+                trouble = "" if found is not None else "the servers are still summing"
+            except TransportError as error:
+                found, trouble = None, str(error)
+            except DapError as error:
+                raise self._refused(error, task, name) from error
+            if found is not None:
+                period.collection = found
+                self.run.save()
+                return
+            if trouble != said:
+                self.run.log(f"{trouble}; asking again until it is there")
+            said = trouble
+            self.run.sleep(pause)
+            pause = min(max(2 * pause, 0.1), LONGEST_PAUSE)
+
+    def _refused(self, error: DapError, task: Task, name: bytes) -> FederationError:
+        what = f"the servers refuse the sum of task {name.hex()[:12]}"
+        give_up = "Give the run up (--give-up), and begin a new one"
+        if error.kind == Problem.INVALID_BATCH_SIZE:
+            return FederationError(
+                f"{what}: fewer than {task.minimum} reports that count came in its period, or fewer than a server's "
+                f"own minimum. Nothing was released. {give_up} with a longer --period, more devices or a lower "
+                "--minimum (devices and servers have one of their own)"
+            )
+        if error.kind == Problem.UNAUTHORIZED_REQUEST:
+            return FederationError(
+                f"{what}: they do not know this recommender. Their operators admit it: hdpmf aggregator admit FOLDER "
+                "collector-card.json. Nothing was released"
+            )
+        return FederationError(f"{what} ({error.kind}): {error}. Nothing was released. {give_up} if this stays so")
+
+    def _try(self, call: Callable[[], R]) -> R:
+        """What a call gives; where a server cannot be reached, it is tried again, a bounded number of times."""
+        for attempt in range(1, self.run.pace.attempts + 1):
+            try:
+                return call()
+            except TransportError as error:
+                if attempt == self.run.pace.attempts:
+                    raise FederationError(
+                        f"{error}; tried {attempt} times. The run is kept and goes on when it is started again"
+                    ) from error
+                self.run.log(f"{error}; trying again")
+                self.run.sleep(self.run.pace.pause)
+            except (DapError, ProtocolError) as error:
+                raise FederationError(
+                    f"a server refuses the task: {error}. Has its operator admitted this recommender (hdpmf aggregator "
+                    "admit FOLDER collector-card.json)?"
+                ) from error
+        raise FederationError("attempts must be at least 1")

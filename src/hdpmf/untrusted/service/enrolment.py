@@ -1,0 +1,54 @@
+"""Enrolment: cards that devices write, checked before they are on the roster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hdpmf.common.aggregation.masks.primitives import is_identity_key
+from hdpmf.common.net.keys import check_public_key
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.enrolled import Enrolled, check_fields
+from hdpmf.common.protocol.succession import Succession
+from hdpmf.errors import ConfigError
+
+
+def read_card(data: bytes) -> DeviceCard:
+    """A card as a device writes it, checked: with a key that is none, or anybody's, the service could not start."""
+    try:
+        card = msgspec.json.decode(data, type=DeviceCard)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"this is not a device's card: {error}") from None
+    return check_card(card)
+
+
+def check_card(card: DeviceCard) -> DeviceCard:
+    """The card with its node key in the one form that keys are compared in; ConfigError if no device made it."""
+    check_fields(card)
+    if not is_identity_key(bytes.fromhex(card.identity)):
+        raise ConfigError(f"the identity key on the card of {card.name[:32]!r} is none that a device makes")
+    try:
+        node = check_public_key(card.node)  # in one form: two cards of one key are to be seen as such
+    except ConfigError as error:
+        raise ConfigError(f"the card of {card.name[:32]!r} cannot be used: {error}") from None
+    return msgspec.structs.replace(card, node=node)
+
+
+def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
+    """The same devices, one of them with the new card that its old key has signed, in the same place."""
+    for place, card in enumerate(enrolled.cards):
+        if name in (card.name, card.identity):
+            new = check_card(signed.card_after(card))
+            return Enrolled((*enrolled.cards[:place], new, *enrolled.cards[place + 1 :]))
+    raise ConfigError(f"no device {name!r} is enrolled")
+
+
+def devices_needed(users: Sequence[int], minimum: int) -> int | None:
+    """How many devices it takes so that any so many of them hold ``minimum`` users; None where all are too few."""
+    total = 0
+    for count, held in enumerate(sorted(users), start=1):
+        total += held
+        if total >= minimum:
+            return count
+    return None

@@ -1,0 +1,388 @@
+"""The recommender's folder. Whoever owns the service owns it; nothing in it is anybody's rating.
+
+::
+
+    folder/
+      config.toml           name, pace, schedule; made once, edited by hand
+      format                which layout this is (``layout``)
+      catalogue.msgpack     the items, with all their versions (``items``)
+      catalogue.key         what signs these: secret, and pinned by devices
+      roster.json           the enrolled devices, with the digest that people compare
+      replaced.json         identities of devices that have changed their keys, old to new
+      flower/               the transport's own files, certificates among them
+      runs/ID/number              which run it is, counted from 1
+      runs/ID/settings.json       what the run is about, and who may take part
+      runs/ID/checkpoint.msgpack  how far it is
+      runs/ID/sum-N.log           the secure sum under way
+      runs/ID/ratings.release     of hdp-bit: the bits of all devices, as a data set to train on (hdpmf train)
+      runs/ID/summary.json        how it ended
+      runs/ID/model/              its result
+      model                 a link to the result of the last run that was finished
+      servers.json          the two servers that sum, where they are pinned (``collector_keys``)
+      collector-card.json   what their operators admit; its keys are in ``collector/``
+      public/               what devices read with two servers (``publish``)
+      requested.json        what the operator asks of the process that serves (``requests``)
+      state.json            what the service is doing, for ``hdpmf recommender status``
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.platform import lock_file
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
+from hdpmf.common.protocol.catalogue import KnownItems, known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.succession import Succession
+from hdpmf.common.protocol.versions import signed_first, table_of, version_at
+from hdpmf.errors import ConfigError, HdpmfError, StorageError
+from hdpmf.untrusted.service.catalogue_key import CATALOGUE, CatalogueKey
+from hdpmf.untrusted.service.enrolment import replaced
+from hdpmf.untrusted.service.layout import LAYOUT, begun_runs, number_of, write_number
+from hdpmf.untrusted.service.run_files import RunFolder
+from hdpmf.untrusted.service.schedule import Schedule
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+
+_SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The service's own settings.
+
+    Attributes:
+        names: Host names and addresses under which devices reach it; its certificate is for these.
+        pace: How long it waits.
+        schedule: When runs begin by themselves.
+    """
+
+    name: str
+    host: str = "127.0.0.1"
+    port: int = 9443
+    names: tuple[str, ...] = ("localhost", "127.0.0.1")
+    pace: Pace = Pace()
+    schedule: Schedule = Schedule()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 1 << 16:
+            raise ConfigError(f"port must be from 0 to 65535, not {self.port}")
+        if not self.names:
+            raise ConfigError("names must have at least one host name or address for devices to reach")
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run as it was begun.
+
+    Attributes:
+        devices: The roster at that time.
+        earlier: Ids of runs whose answers are put together with this one's.
+        catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
+    """
+
+    settings: RunSettings
+    devices: tuple[DeviceCard, ...]
+    cohort: tuple[str, ...]
+    earlier: tuple[str, ...] = ()
+    catalogue: int = 1
+
+
+class ServiceFolder:
+    """The folder of a service that was set up with ``create``.
+
+    Args:
+        folder: Where it is.
+        only_read: Write nothing: one of an older layout is refused instead of brought forward.
+    """
+
+    def __init__(self, folder: Path, *, only_read: bool = False) -> None:
+        (LAYOUT.require_newest if only_read else LAYOUT.bring_forward)(folder)
+        self.path = folder
+        self.config = self._read_config()
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        config: Config,
+        catalogue: CatalogueTable,
+        prepare: Callable[[ServiceFolder], None] = lambda _: None,
+    ) -> ServiceFolder:
+        """Set up a new service, whole or not at all; a folder that is in use is refused.
+
+        Args:
+            folder: Not there yet, or empty.
+            config: Its settings.
+            catalogue: Its items; they become the first version.
+            prepare: Makes what else belongs to it, such as certificates.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"{folder} is not empty; give a new folder, or use the service that is there")
+        done = False
+        try:
+            (folder / "runs").mkdir(parents=True)
+            LAYOUT.mark(folder)
+            key = CatalogueKey.ensure(folder)
+            atomic_write(folder / CATALOGUE, encode(signed_first(catalogue, key.sign, key.public)))
+            atomic_write(folder / "roster.json", Enrolled().to_json())
+            atomic_write(folder / "config.toml", _toml(config))
+            made = cls(folder)
+            prepare(made)
+            done = True
+        except OSError as error:
+            raise StorageError(f"could not make {folder}: {error.strerror}") from error
+        finally:
+            if not done:
+                shutil.rmtree(folder, ignore_errors=True)
+        return made
+
+    @property
+    def items(self) -> AnyCatalogue:
+        """The items, with all versions of the catalogue."""
+        message = decode(self._read(CATALOGUE))
+        if not isinstance(message, AnyCatalogue):
+            raise StorageError(f"{self.path / CATALOGUE} is damaged; restore a backup")
+        return message
+
+    def items_of(self, run: bytes) -> AnyCatalogue:
+        """The items that a run is about."""
+        return version_at(self.items, self.record(run).catalogue)
+
+    @property
+    def shown(self) -> AnyCatalogue:
+        """The items that devices are shown: those of the run under way, so that all of it is about the same ones."""
+        run = self.unfinished()
+        return self.items if run is None else self.items_of(run)
+
+    @property
+    def catalogue(self) -> CatalogueTable:
+        """All items that there are."""
+        return table_of(self.items)
+
+    @property
+    def known(self) -> KnownItems:
+        """The items, to compute with."""
+        return known_items(self.items)
+
+    @property
+    def transport_folder(self) -> Path:
+        """Where the transport keeps its own files."""
+        return self.path / "flower"
+
+    @property
+    def enrolled(self) -> Enrolled:
+        """The devices that may take part in runs that begin from now on."""
+        return Enrolled.from_json(self._read("roster.json"))
+
+    def enroll(self, cards: Iterable[DeviceCard]) -> Enrolled:
+        """Add devices, all or none of them."""
+        enrolled = Enrolled((*self.enrolled.cards, *cards))
+        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return enrolled
+
+    def expel(self, name: str) -> Enrolled:
+        """Take a device off the roster."""
+        enrolled = self.enrolled.without(name)
+        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return enrolled
+
+    def replace(self, name: str, signed: Succession) -> Enrolled:
+        """Put a device's new card in place of its old one, in one step: it is never there twice."""
+        before, after = self.enrolled, replaced(self.enrolled, name, signed)
+        # This first: killed before the roster is written, it says nothing about anybody who is enrolled.
+        changed = zip(before.cards, after.cards, strict=True)
+        known = self.successors() | {old.identity: new.identity for old, new in changed if old != new}
+        atomic_write(self.path / "replaced.json", msgspec.json.format(msgspec.json.encode(known), indent=1))
+        atomic_write(self.path / "roster.json", after.to_json())
+        return after
+
+    def successors(self) -> dict[str, str]:
+        """The identity that took the place of another one, for every device that has changed its keys."""
+        if not (self.path / "replaced.json").exists():
+            return {}
+        try:
+            return msgspec.json.decode(self._read("replaced.json"), type=dict[str, str])
+        except msgspec.MsgspecError as error:
+            raise StorageError(f"{self.path / 'replaced.json'} is damaged ({error}); restore a backup") from None
+
+    def identity_now(self, identity: str) -> str:
+        """The identity that a device has now, by one that it had."""
+        known, seen = self.successors(), set[str]()
+        while identity in known and identity not in seen:
+            seen.add(identity)
+            identity = known[identity]
+        return identity
+
+    def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
+        """A folder for a new run."""
+        folder = self.path / "runs" / run.hex()
+        if (folder / "settings.json").exists():
+            raise StorageError(f"there is a run {run.hex()} already")
+        try:
+            folder.mkdir(exist_ok=True)  # of a beginning that was killed, or had no room
+        except OSError as error:
+            raise StorageError(f"could not make {folder}: {error.strerror}") from error
+        write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))
+        atomic_write(folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
+        return RunFolder(folder)
+
+    def run_files(self, run: bytes) -> RunFolder:
+        """The folder of a run."""
+        return RunFolder(self.path / "runs" / run.hex())
+
+    def record(self, run: bytes) -> RunRecord:
+        """What a run was begun with."""
+        data = self._read(f"runs/{run.hex()}/settings.json")
+        try:
+            return msgspec.json.decode(data, type=RunRecord)
+        except (msgspec.MsgspecError, HdpmfError) as error:
+            raise StorageError(f"the settings of run {run.hex()} are damaged ({error})") from error
+
+    def runs(self) -> list[bytes]:
+        """All runs that were begun, the oldest first."""
+        return [bytes.fromhex(run.name) for run in sorted(begun_runs(self.path), key=number_of)]
+
+    def unfinished(self) -> bytes | None:
+        """The run that was begun last, if it has not ended."""
+        runs = self.runs()
+        return runs[-1] if runs and not self.summary_path(runs[-1]).exists() else None
+
+    def summary_path(self, run: bytes) -> Path:
+        """Where the end of a run is written down."""
+        return self.path / "runs" / run.hex() / "summary.json"
+
+    def summary(self, run: bytes) -> dict[str, Any] | None:
+        """How a run ended; None if it has not."""
+        path = self.summary_path(run)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"{path} cannot be read ({error}); restore a backup") from None
+
+    def finish(self, run: bytes, model: PublicModel | None, summary: bytes) -> None:
+        """The run is over: its result becomes the service's, then its summary is written."""
+        folder = self.path / "runs" / run.hex()
+        if model is not None:
+            model.save(folder / "model")
+            link = self.path / f".model.{run.hex()}"
+            try:
+                link.unlink(missing_ok=True)
+                link.symlink_to(Path("runs") / run.hex() / "model", target_is_directory=True)
+                os.replace(link, self.path / "model")
+            except OSError as error:
+                raise StorageError(f"could not put the model in place: {error.strerror}") from error
+        atomic_write(self.summary_path(run), summary)
+
+    def model(self) -> PublicModel | None:
+        """The result of the last run that was finished."""
+        return PublicModel.load(self.path / "model") if (self.path / "model").exists() else None
+
+    def state(self) -> dict[str, Any] | None:
+        """What the service said last that it was doing: ``Metrics.as_dict``."""
+        path = self.path / "state.json"
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = msgspec.json.decode(self._read("state.json"), type=dict[str, Any])
+        except msgspec.MsgspecError:
+            state = {}
+        if not state.keys() >= _SHOWN or not isinstance(state["refusals"], dict):
+            raise StorageError(
+                f"{path} is damaged. It only says what the service was doing last: delete it, and the service writes "
+                "it anew with its next round"
+            )
+        return state
+
+    def write_state(self, state: bytes) -> None:
+        """What the service is doing."""
+        atomic_write(self.path / "state.json", state)
+
+    def served(self) -> bool:
+        """Whether a process serves this folder. Asking takes a shared lock for a moment."""
+        try:
+            with (self.path / ".serving").open() as stream:
+                lock_file(stream.fileno(), shared=True)
+        except FileNotFoundError:
+            return False
+        except OSError:  # somebody has it, or it is somebody else's
+            return True
+        return False
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """While inside, no other process serves this folder: two would tell devices different things.
+
+        Raises:
+            ConfigError: Another one does.
+        """
+        with (self.path / ".serving").open("w") as stream:
+            try:
+                lock_file(stream.fileno())
+            except OSError as error:
+                raise ConfigError(f"another process serves {self.path}; let it end first") from error
+            yield
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path / name}: {error.strerror}") from error
+
+    def _read_config(self) -> Config:
+        path = self.path / "config.toml"
+        try:
+            plain = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is no recommender; set one up with: hdpmf recommender init") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        try:
+            return msgspec.convert(plain, Config)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+
+def _toml(config: Config) -> bytes:
+    pace, schedule = config.pace, config.schedule
+    lines = [
+        "# A recommender that nobody has to trust. Read anew whenever it starts.",
+        f"name = {_quoted(config.name)}",
+        "# Where it listens, and the names under which devices reach it (the certificate is for these).",
+        f"host = {_quoted(config.host)}",
+        f"port = {config.port}",
+        f"names = [{', '.join(map(_quoted, config.names))}]",
+        "",
+        "[pace]",
+        "# Seconds to wait for more devices once there are enough; ends early when all enrolled ones have answered.",
+        f"gather = {pace.gather}",
+        "# Seconds that a device has for one answer.",
+        f"deadline = {pace.deadline}",
+        "# How often a round with too few participants is tried before the run stops (it can be resumed).",
+        f"attempts = {pace.attempts}",
+        "# Seconds between attempts.",
+        f"pause = {pace.pause}",
+        "# Neighbours of each device in a secure sum; devices insist on a number of their own.",
+        f"neighbours = {pace.neighbours}",
+        "",
+        "[schedule]",
+        "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by one of these lines, if any:",
+        f'every = "{schedule.every}"' if schedule.every is not None else '# every = "7d"',
+        f"{'' if schedule.rule else '# '}rule = true",
+        "",
+    ]
+    return "\n".join(lines).encode()
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML, which JSON's are."""
+    return msgspec.json.encode(text).decode()

@@ -1,0 +1,76 @@
+"""How a run goes, for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from hdpmf.common.base.progress import clock, size, view
+from hdpmf.untrusted.service.metrics import Metrics
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+@contextmanager
+def watch(metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True) -> Iterator[Callable[[str], None]]:
+    """The view that suits the stream; gives the function that is told lines.
+
+    Args:
+        metrics: The counts.
+        stream: Where it goes; stderr by default.
+        lines: Where there is no terminal, write plain lines, or nothing at all.
+    """
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty() and not lines:
+        yield lambda line: None
+        return
+    with view(stream, lambda: picture(metrics), lambda: progress_line(metrics)) as shown:
+        metrics.listeners.append(lambda: shown.tick(last=metrics.number >= metrics.rounds))
+        yield shown.say
+
+
+def progress_line(metrics: Metrics) -> str:
+    """The counts on one line; in a wait, how long it is."""
+    if metrics.until is not None:
+        return f"{metrics.stage}, {clock(metrics.seconds_left)} left"
+    each = metrics.recent_round
+    pace = "" if each is None else f", {each:.2f} s each"
+    return (
+        f"round {metrics.number} of {metrics.rounds}{pace}, {clock(metrics.seconds_left)} left; "
+        f"{metrics.participants} users; sent {size(metrics.bytes_out)}, received {size(metrics.bytes_in)}; "
+        f"{sum(metrics.refusals.values())} refusals"
+    )
+
+
+def picture(metrics: Metrics) -> Group:
+    """A bar with the time left, and a table of the counts."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table.grid(padding=(0, 1))
+    total = max(metrics.rounds, 1)
+    head.add_row(
+        Text(metrics.method, style="bold"),
+        ProgressBar(total=total, completed=min(metrics.number, total), width=30),
+        Text(metrics.stage),
+        Text(f"{clock(metrics.seconds_left)} left", style="green"),
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("devices here", "members", "users in round", "s per round", "sent", "received", "refused"):
+        table.add_column(name, justify="right")
+    each = metrics.recent_round
+    table.add_row(
+        str(metrics.present),
+        str(metrics.members),
+        str(metrics.participants),
+        "" if each is None else f"{each:.2f}",
+        size(metrics.bytes_out),
+        size(metrics.bytes_in),
+        ", ".join(f"{reason} {count}" for reason, count in sorted(metrics.refusals.items())) or "none",
+    )
+    return Group(head, table)

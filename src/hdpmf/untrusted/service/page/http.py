@@ -1,0 +1,178 @@
+"""Login and routes of the operator's page. It is read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Literal, Protocol
+
+from hdpmf.common.net.extras import needs
+from hdpmf.common.web.guard import App, PageGuard, json_fields, read_body
+from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
+from hdpmf.errors import ConfigError, HdpmfError
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.page.views import OperatorViews
+
+with needs("starlette", "page"):
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+
+Seen = Literal["operator", "locked", "nobody"]
+
+_LONGEST_NAME = 200
+
+_TOKEN_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+class Login(Protocol):
+    """Tells the operator from everybody else."""
+
+    def seen(self, request: Request) -> Seen:
+        """Who asks."""
+        ...
+
+
+class TokenLogin:
+    """The command's link, which works once, becomes a strict cookie.
+
+    Args:
+        door: Who may come in.
+        host: The name and port that the browser knows us by.
+        relink: Called when a browser was locked out, which needs a new link.
+    """
+
+    def __init__(self, door: BrowserSessions, host: str, relink: Callable[[], None]) -> None:
+        self._door, self._relink = door, relink
+        self._cookie = f"hdpmf-{host.partition('.')[0]}"
+
+    def seen(self, request: Request) -> Seen:
+        """As in ``Login``."""
+        session = self._door.session(request.cookies.get(self._cookie, ""))
+        if session is None:
+            return "nobody"
+        if session.locked:
+            self._door.leave(session)
+            self._relink()
+            return "locked"
+        return "operator"
+
+    def enter(self, token: str, answer: Response) -> bool:
+        """Put a new session's cookie into the answer, if the token is good; it is used up by that."""
+        cookie = self._door.enter(token)
+        if cookie is None:
+            return False
+        answer.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+        return True
+
+
+class ProxyLogin:
+    """A reverse proxy has asked who it is, and says so in a header. Nobody else's word counts.
+
+    Args:
+        header: Its name; the proxy takes it out of what browsers send.
+        proxy: The proxy's address.
+
+    Raises:
+        ConfigError: That is no header, or no address.
+    """
+
+    def __init__(self, header: str, proxy: str) -> None:
+        self._header = header.lower()
+        if not self._header or not set(self._header) <= _TOKEN_LETTERS or self._header in _EVERYBODYS:
+            raise ConfigError(f"--trusted-header takes a header that only the proxy sets, not {header!r}")
+        self._proxy = _address(proxy)
+        if self._proxy is None:
+            raise ConfigError(f"--behind-proxy takes the proxy's IP address, not {proxy!r}")
+
+    def seen(self, request: Request) -> Seen:
+        """As in ``Login``."""
+        client = None if request.client is None else _address(request.client.host)
+        if client is None or client != self._proxy:
+            return "nobody"
+        names = request.headers.getlist(self._header)
+        # Two of them: a proxy that adds its own to the browser's. Nobody can say which one is which.
+        if len(names) != 1 or not 0 < len(names[0].strip()) <= _LONGEST_NAME:
+            return "nobody"
+        return "operator"
+
+
+_EVERYBODYS = frozenset(
+    {
+        "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-length", "content-type",
+        "cookie", "host", "origin", "priority", "referer", "upgrade-insecure-requests", "user-agent",
+    }
+)  # fmt: skip
+
+
+def _address(text: str) -> object:
+    """An IP address; IPv4 within IPv6 is IPv4. None: it is none."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+_START = "/"
+"""Shows nothing and leads on, so that a proxy's login page may lead here."""
+
+_LONGEST_TOKEN = 1000
+
+
+class OperatorPage:
+    """The operator's page.
+
+    Args:
+        folder: The recommender's.
+        login: Who is let in.
+        host: The name and port that browsers know us by.
+        scheme: ``https`` behind a proxy that has a certificate.
+    """
+
+    def __init__(self, folder: ServiceFolder, login: Login, host: str, scheme: str = "http") -> None:
+        self._login, self._host, self._scheme = login, host, scheme
+        self._pages = OperatorViews(folder).pages
+        self._look = PageTemplates(
+            "hdpmf.untrusted.service.page", {path: name for path, (name, _) in self._pages.items()}
+        )
+
+    def app(self) -> App:
+        """What a server serves."""
+        routes = [
+            Route(_START, self._start),
+            Route("/static/{name}", self._file),
+            *(Route(path, self._page) for path in self._pages),
+        ]
+        if isinstance(self._login, TokenLogin):
+            routes.append(Route(ENTER, self._enter, methods=["GET", "POST"]))
+        return PageGuard(Starlette(routes=routes), self._host, ENTRY | {_START}, self._scheme)
+
+    async def _start(self, request: Request) -> Response:
+        return self._look.show("start", {}, inside=False)
+
+    async def _enter(self, request: Request) -> Response:
+        if request.method == "GET" or not isinstance(self._login, TokenLogin):
+            return self._look.show("enter", {}, inside=False)
+        answer = JSONResponse({"next": next(iter(self._pages))})
+        if not self._login.enter(json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer):
+            return JSONResponse({"error": self._look.t("enter.used")}, 403)
+        return answer
+
+    async def _page(self, request: Request) -> Response:
+        seen = self._login.seen(request)
+        if seen != "operator":
+            return self._look.show("locked" if seen == "locked" else "closed", {}, inside=False, status=403)
+        name, view = self._pages[request.url.path]
+        try:
+            facts = await run_in_threadpool(view, request.query_params.get("words", ""))
+        except HdpmfError as problem:
+            return self._look.show("problem", {"error": str(problem)}, inside=True, status=500)
+        return self._look.show(name, facts, inside=True)
+
+    async def _file(self, request: Request) -> Response:
+        return self._look.file(request.path_params["name"])

@@ -1,0 +1,258 @@
+"""The operator's pages: counts, sums, claims, and items of the public model with their noise. No device is named."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.methods import method_named
+from hdpmf.common.methods.descriptions import PROMISE, guess_at, percent
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.model.title_search import TitleSearch
+from hdpmf.common.protocol import ItemFacts
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.untrusted.service.alerts import ending_in
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.refusals import refusal_classes
+from hdpmf.untrusted.service.released import weight_deviations
+from hdpmf.untrusted.service.run_facts import run_facts
+from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.statement import state
+from hdpmf.untrusted.service.watching import look
+
+_PER_STAR = 4.0
+"""Item facts are in one to five stars, whatever the scale is."""
+
+
+class ModelItems:
+    """What a public model says of items.
+
+    Args:
+        model: Of a run.
+        deviations: Of the noise in each item's weight; None where that is not known.
+
+    Attributes:
+        rated: Whether it says how well items are rated; otherwise it only says how much.
+        weighted: Whether how much is a sum of privacy weights, not of raters.
+    """
+
+    def __init__(self, model: PublicModel, deviations: np.ndarray | None) -> None:
+        self.model = model
+        numbers, method = model.numbers, method_named(str(model.about["method"]))
+        self.rated = isinstance(numbers, ItemFacts) and not method.lists_only
+        self.weighted = method.family == "sums"
+        self._deviations = deviations
+        self._table = catalogue_table(model.items, model.scale, model.item_table)
+        self._search = TitleSearch(self._table)
+        if isinstance(numbers, ItemFacts):
+            per_star = model.scale.width / _PER_STAR
+            self._popularity = numbers.popularity
+            self._rating = model.scale.low + (numbers.mean + numbers.bias - 1.0) * per_star
+            self._uncertain = np.sqrt(numbers.variance) * per_star
+        else:
+            self._popularity = numbers.raters
+            self._rating = self._uncertain = np.zeros(len(numbers.raters))
+
+    def most_popular(self, n: int) -> list[dict[str, Any]]:
+        """Items with most raters."""
+        return self._rows(_first(self._popularity, n))
+
+    def most_liked(self, n: int) -> list[dict[str, Any]]:
+        """Items that are rated best, less what is uncertain about that."""
+        return self._rows(_first(self._rating - self._uncertain, n)) if self.rated else []
+
+    def find(self, words: str, n: int) -> list[dict[str, Any]]:
+        """Items with these words in the title."""
+        return self._rows(self._search.find(words, n))
+
+    def _rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        table, scale = self._table, self.model.scale
+        return [
+            {
+                "item": table.ids[place],
+                "title": (table.titles[place] if table.titles else "") or table.ids[place],
+                "popularity": float(self._popularity[place]),
+                "popularity_noise": None if self._deviations is None else float(self._deviations[place]),
+                "rating": float(np.clip(self._rating[place], scale.low, scale.high)) if self.rated else None,
+                "rating_uncertain": float(self._uncertain[place]) if self.rated else None,
+            }
+            for place in places
+        ]
+
+
+class LatestItems:
+    """The items of the newest model, read once for each model."""
+
+    def __init__(self, folder: ServiceFolder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._place: Path | None = None
+        self._items: ModelItems | None = None
+
+    def get(self) -> ModelItems | None:
+        """What there is now; None before the first run has ended."""
+        link = self._folder.path / "model"
+        with self._lock:
+            if not link.exists():
+                return None
+            place = link.resolve()
+            if self._items is None or place != self._place:
+                model = PublicModel.load(place)
+                deviations = weight_deviations(self._folder, bytes.fromhex(str(model.about["run"])))
+                self._items, self._place = ModelItems(model, deviations), place
+            return self._items
+
+
+def _first(values: np.ndarray, n: int) -> list[int]:
+    return [int(place) for place in np.argsort(-values, kind="stable")[:n]]
+
+
+_SHOWN, _FOUND, _MOST_RUNS = 10, 20, 50
+
+_LONGEST_SEARCH = 200
+
+
+class OperatorViews:
+    """The pages of a recommender.
+
+    Args:
+        folder: Read for every page, and never written.
+    """
+
+    def __init__(self, folder: ServiceFolder) -> None:
+        self._folder = folder
+        self._items = LatestItems(folder)
+        self.pages: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+            "/overview": ("overview", self._overview),
+            "/runs": ("runs", self._runs),
+            "/devices": ("devices", self._devices),
+            "/model": ("model", self._model),
+            "/knowledge": ("knowledge", self._knowledge),
+        }
+        """By path: the name, and what is on it for the words that somebody looks for."""
+
+    def _overview(self, _: str) -> dict[str, Any]:
+        folder, seen = self._folder, look(self._folder)
+        enrolled = folder.enrolled
+        return {
+            "recommender": folder.config.name,
+            "served": folder.served(),
+            "state": folder.state(),
+            "alerts": seen.alerts,
+            "certificates": [
+                (each.name, None if each.ends is None else ending_in(each.ends, seen.now)) for each in seen.certificates
+            ],
+            "free": seen.free,
+            "devices": len(enrolled),
+            "users": enrolled.count_users(enrolled.users),
+            "runs": len(folder.runs()),
+            "items": len(folder.catalogue.ids),
+            "at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seen.now)),
+        }
+
+    def _runs(self, _: str) -> dict[str, Any]:
+        runs = self._folder.runs()
+        return {"runs": [self._run(run) for run in runs[: -_MOST_RUNS - 1 : -1]], "all": len(runs)}
+
+    def _run(self, run: bytes) -> dict[str, Any]:
+        facts, settings = run_facts(self._folder, run), self._folder.record(run).settings
+        about = {"refusals": sum(self._refusals(run).values()), "wrong_shares": len(facts["wrong_shares"])}
+        return facts | self._promised(run, settings) | about
+
+    def _promised(self, run: bytes, settings: RunSettings) -> dict[str, Any]:
+        """What a rating pays: as the run went where it has ended, else as it was begun."""
+        stated = (self._folder.summary(run) or {}).get("privacy")
+        if not isinstance(stated, dict):
+            stated = state(settings, self._folder.known.scale).as_dict()
+        return {"epsilon": stated.get("epsilon"), "status": stated.get("status"), "minimum": settings.minimum}
+
+    def _devices(self, _: str) -> dict[str, Any]:
+        folder, runs = self._folder, self._folder.runs()
+        enrolled, last = folder.enrolled, None
+        if runs:
+            record, checkpoint = folder.record(runs[-1]), folder.run_files(runs[-1]).load()
+            by_servers = record.settings.view == "two-servers"
+            last = {
+                "run": runs[-1].hex(),
+                "asked": None if by_servers else len(record.cohort),
+                "agreed": None if by_servers else len(checkpoint.agreed),
+                "members": None if by_servers else len(checkpoint.members),
+                "delivered": None if by_servers else len(checkpoint.delivered),
+                "reports": checkpoint.users[-1] if by_servers and checkpoint.users else None,
+                "minimum": record.settings.minimum,
+                "refusals": refusal_classes(self._refusals(runs[-1])),
+            }
+        return {
+            "devices": len(enrolled),
+            "users": enrolled.count_users(enrolled.users),
+            "digest": enrolled.digest,
+            "last": last,
+        }
+
+    def _model(self, words: str) -> dict[str, Any]:
+        found, wanted = self._items.get(), words.strip()[:_LONGEST_SEARCH]
+        if found is None:
+            return {"model": None}
+        model = found.model
+        return {
+            "model": {
+                "run": str(model.about["run"])[:12],
+                "method": str(model.about["method"]),
+                "n_items": len(model.items),
+                "low": model.scale.low,
+                "high": model.scale.high,
+                "rated": found.rated,
+                "weighted": found.weighted,
+            },
+            "popular": found.most_popular(_SHOWN),
+            "liked": found.most_liked(_SHOWN),
+            "words": wanted,
+            "found": found.find(wanted, _FOUND),
+        }
+
+    def _knowledge(self, _: str) -> dict[str, Any]:
+        runs = self._folder.runs()
+        asked: dict[tuple[str, str, bool], dict[str, Any]] = {}
+        for run in reversed(runs):
+            settings = self._folder.record(run).settings
+            key = settings.method, settings.view, settings.labels is not None
+            promised = self._promised(run, settings)
+            if key in asked:
+                asked[key]["runs"].append((run.hex(), promised))
+                continue
+            method, labels = method_named(settings.method), settings.labels is not None
+            form, claim = method.form(labels), method.claim(settings.view, labels=labels)
+            asked[key] = {
+                "method": settings.method,
+                "label": method.label,
+                "labels": labels,
+                "view": settings.view,
+                "claim": claim,
+                "form": form,
+                "promise": PROMISE[claim.status],
+                "guess": _guess(promised["epsilon"], claim.value) if claim.status == "proved" else None,
+                "presence": _guess(promised["epsilon"], claim.presence) if claim.status == "proved" else None,
+                "runs": [(run.hex(), promised)],
+            }
+        return {"asked": list(asked.values())}
+
+    def _refusals(self, run: bytes) -> dict[str, int]:
+        """Of a run, by class: as it ended, or so far."""
+        summary, state_now = self._folder.summary(run), self._folder.state()
+        if summary is not None:
+            found = summary.get("refusals", {})
+        elif state_now is not None and state_now.get("run") == run.hex():
+            found = state_now.get("refusals_of_run", {})
+        else:
+            found = self._folder.run_files(run).load().refusals
+        return dict(found) if isinstance(found, dict) else {}
+
+
+def _guess(epsilon: float | None, factor: float | None) -> str | None:
+    """How often a guess about a rating of weight 1 is right, at most."""
+    return None if epsilon is None or factor is None else percent(guess_at(epsilon * factor), at_most=True)

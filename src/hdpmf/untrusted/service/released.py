@@ -1,0 +1,46 @@
+"""What a run that has ended released, and how much noise is in it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hdpmf.common.privacy.coding import WEIGHT_SCALE
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.sums import add_up_runs
+from hdpmf.untrusted.service.collector import NOISES
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.survey import kept_answer
+
+
+def answered(folder: ServiceFolder, run: bytes) -> Answered:
+    """What a survey released, and how many times the whole noise is in it."""
+    record, checkpoint = folder.record(run), folder.run_files(run).load()
+    settings, users = record.settings, Enrolled(record.devices).users
+    sharing = settings.sharing(users.values())
+    noises = 1.0
+    if settings.view == "two-servers":
+        noises = NOISES
+    elif settings.view == "sums":
+        noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
+    known = known_items(folder.items_of(run))  # those that were asked about, not those that there are now
+    return Answered(settings.survey(known, sharing), kept_answer(checkpoint), noises, tuple(known.retired.tolist()))
+
+
+def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
+    """Standard deviation of the noise in each item's released weight, with earlier runs that it is put together with.
+
+    None with taste labels, whose weights come from two sums with noise of different scales.
+    """
+    record = folder.record(run)
+    if record.settings.labels is not None:
+        return None
+    n_items = len(known_items(folder.items_of(run)).items)
+    if record.settings.kind.family != "sums":  # who rated what is in plain sight
+        return np.zeros(n_items)
+    own, earlier = answered(folder, run), [answered(folder, bytes.fromhex(name)) for name in record.earlier]
+    scales = add_up_runs(own.survey, own, earlier)[1] if earlier else np.full(n_items, math.sqrt(own.noises))
+    return np.asarray(math.sqrt(2.0) * WEIGHT_SCALE / own.survey.epsilon * scales)

@@ -1,0 +1,131 @@
+"""One run of the recommender: jobs whose contributions an aggregation collects, from the first offer to the model."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey, Terms
+from hdpmf.common.protocol.catalogue import KnownItems, known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.federation import RUN_BYTES
+from hdpmf.untrusted.recommender.one_round import Answer
+from hdpmf.untrusted.recommender.rounds import Draws
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.aggregation import Aggregation
+from hdpmf.untrusted.service.draws import SystemDraws
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
+from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
+from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.survey import SurveyRun
+from hdpmf.untrusted.service.training import TrainingRun
+
+
+def no_log(line: str) -> None:
+    """Discard a line."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A run as far as it is. Every step is in the checkpoint before anybody sees it.
+
+    Attributes:
+        table: The items, as devices get them.
+        enrolled: Who may take part; it does not change during a run.
+        aggregation: How contributions are collected.
+        id: The run's id; a new one where not given.
+        only: The devices that are asked; everyone on the roster where not given.
+        files: Where checkpoints go; nowhere where not given.
+        pace: How long to wait.
+        log: Told what happens, in lines for people.
+        sleep: For tests.
+        cohort: The devices that are asked.
+        known: The items, as the recommender computes with them.
+        checkpoint: How far the run is.
+    """
+
+    settings: RunSettings
+    table: AnyCatalogue
+    enrolled: Enrolled
+    aggregation: Aggregation
+    id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))
+    only: frozenset[str] | None = None
+    files: RunFiles = field(default_factory=RunFiles)
+    pace: Pace = field(default_factory=Pace)
+    metrics: Metrics = field(default_factory=Metrics)
+    log: Callable[[str], None] = no_log
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.cohort = frozenset(self.enrolled.users) if self.only is None else self.only
+        self.known: KnownItems = known_items(self.table)
+        self.checkpoint: Checkpoint = self.files.load()
+        self.aggregation.attach(self)
+        self.metrics.run_begins(self.id, self.checkpoint.refusals)
+        self.metrics.method = self.settings.method
+        self.metrics.rounds = self.settings.rounds
+        self.metrics.number = 0
+
+    @property
+    def terms(self) -> Terms:
+        """What devices agree to."""
+        users = self.enrolled.users
+        asked = [users[device] for device in self.cohort]
+        return self.settings.terms(self.known.fingerprint, users.values(), asked)
+
+    def save(self) -> None:
+        """Keep how far the run is."""
+        self.checkpoint.refusals = self.metrics.refusals_of_run
+        self.files.save(self.checkpoint)
+
+    def stage(self, words: str) -> None:
+        """Say what is under way."""
+        self.metrics.stage = words
+        self.log(words)
+
+    def enough(self, devices: Collection[str]) -> bool:
+        """Return whether these devices count for the smallest number of users allowed."""
+        counted = self.settings.counted(self.enrolled.users[device] for device in devices)
+        return counted >= self.settings.minimum
+
+    def impossible(self, changed: int, users: int) -> None:
+        """Say that numbers of a sum had to be brought to what is possible; a sum hides who spoilt it."""
+        if changed:
+            self.metrics.impossible += changed
+            self.checkpoint.impossible += changed
+            self.log(
+                f"{changed} numbers of the sum cannot come from {users} users and were brought to what can: a device "
+                "has sent wrong numbers, and a secure sum hides which"
+            )
+
+    def deliver(self, devices: Collection[str], number: int, result: ItemFacts | bytes, lists: bytes = b"") -> None:
+        """Give the result to the devices that are here; the run is done then, whoever took it."""
+        self.aggregation.deliver(devices, number, result, lists)
+        self.checkpoint.stage = "done"
+        self.save()
+
+    def conduct(self, *, earlier: Sequence[Answered] = (), draws: Draws | None = None) -> RunOutcome:
+        """Bring the run to its end, from where its files say that it was.
+
+        Args:
+            earlier: What came of the same survey in other runs.
+            draws: Where h and the first factors come from; the operating system where not given.
+        """
+        before = (self.metrics.bytes_in, self.metrics.bytes_out)
+        numbers: Round | ItemFacts
+        plan: Plan | Survey
+        answer: Answer | None = None
+        if self.settings.one_round:
+            survey = SurveyRun(self, earlier)  # refuses what nobody should be asked
+            self.aggregation.gather()
+            answer, numbers = survey.conduct()
+            plan = survey.survey
+        else:
+            self.aggregation.gather()
+            training = TrainingRun(self, SystemDraws() if draws is None else draws)
+            numbers = training.conduct()
+            plan = training.plan
+        return outcome_of(self, numbers, plan, answer, earlier=earlier, traffic=before)

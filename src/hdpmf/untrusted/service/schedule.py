@@ -1,0 +1,178 @@
+"""When the next run is worth its noise: a rule on public facts. It reads no file and asks nobody.
+
+Every run brings noise of its own, whatever it holds, and ratings that wait lose nothing. So a run should bring much
+against what was released before. Where weight grows by a part g or more from run to run and runs are weighed by what
+they hold (``untrusted/recommender/runs.py``), the noise has at most (g + 2) / g times the variance of that of one
+release of everything, however many runs there are: 5 times for growth by half, 3 times for doubling. But growth slows
+down in every service, and nobody should wait for ever: after ``patience`` less and less growth is enough.
+
+How much is new nobody knows before devices report it. The rule expects as much of a new device as there is of a device
+so far, and of the devices of before what they added per time between the last two runs. Both are made of released sums,
+the roster and the clock. What it cannot see: that people rate more, or less, than they did; new devices that rate
+little; devices that somebody enrols to have a run sooner. A run at a bad moment costs accuracy and nobody's privacy:
+each rating is released once, whenever that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
+from hdpmf.common.protocol import SumContribution
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.durations import seconds
+
+GROWTH = 0.5
+"""The part by which a run should make the released weight grow."""
+
+PAUSE = 7 * 86_400.0
+"""Seconds that are between two runs at least."""
+
+PATIENCE = 182 * 86_400.0
+"""From so many seconds after a run on, less growth is enough: half of it after twice the time."""
+
+_CLEAR = 2.0  # a weight is told from its noise if it is above so many deviations
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When runs begin by themselves: never, unless it says so.
+
+    Attributes:
+        every: Time after the end of the last run, as 7d.
+        rule: When ``worth_a_run`` says so.
+    """
+
+    every: str | None = None
+    rule: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rule and self.every is not None:
+            raise ConfigError("a schedule has either every or rule; drop one of them")
+        if self.seconds == 0:
+            raise ConfigError("a run after every 0 s would never end; write it as 7d")
+
+    @property
+    def seconds(self) -> int | None:
+        """Between the end of a run and the next one, where it is a time."""
+        return None if self.every is None else seconds(self.every)
+
+    @property
+    def never(self) -> bool:
+        """Whether runs begin only by hand."""
+        return self.every is None and not self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """What is publicly known of a run.
+
+    Attributes:
+        at: When it ended, in seconds.
+        devices: On the roster then.
+        weight: Released weight of all items; noise can make it negative.
+        deviation: Of the noise in that.
+    """
+
+    at: float
+    devices: int
+    weight: float
+    deviation: float
+
+    @classmethod
+    def of(cls, answered: Answered, *, at: float, devices: int) -> PastRun:
+        """A run by what it released."""
+        if not isinstance(answered.answer, SumContribution):
+            raise ProtocolError("bits have no noise on weights; a run of them is worth what it brings")
+        survey = answered.survey
+        scale = WEIGHT_SCALE / survey.epsilon
+        weight = float(answered.answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
+        return cls(at, devices, weight, scale * math.sqrt(2.0 * answered.noises * survey.n_items))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to run now.
+
+    Attributes:
+        worth: Yes or no.
+        reason: Why, for the operator.
+        expected: New weight that the rule expects, or None where it cannot say.
+        needed: From how much on it says yes, or None.
+    """
+
+    worth: bool
+    reason: str
+    expected: float | None = None
+    needed: float | None = None
+
+
+def worth_a_run(
+    past: Sequence[PastRun],
+    *,
+    now: float,
+    opened: float,
+    devices: int,
+    minimum: int,
+    growth: float = GROWTH,
+    pause: float = PAUSE,
+    patience: float = PATIENCE,
+) -> Verdict:
+    """Whether the next run would bring enough.
+
+    Args:
+        past: Runs so far whose sums are put together, oldest first.
+        now: In seconds.
+        opened: When the service was set up.
+        devices: On the roster now.
+        minimum: The fewest that a sum may be over.
+        growth: The part by which released weight should grow.
+        pause: Seconds that are between two runs at least.
+        patience: Seconds after which less growth is enough.
+    """
+    if growth <= 0 or pause < 0 or patience <= 0:
+        raise ConfigError(
+            "growth and patience must be above 0 and pause not below; give a part such as 0.5, and seconds"
+        )
+    if devices < minimum:
+        return Verdict(False, f"{devices} devices are enrolled and a sum needs {minimum}")
+    if not past:
+        return Verdict(True, "nothing was released yet")
+    last = past[-1]
+    since = now - last.at
+    if since < pause:
+        return Verdict(False, "the last run was too short a time ago")
+    held = sum(run.weight for run in past)
+    enough = growth * min(1.0, patience / max(since, 1.0))
+    if held <= _CLEAR * math.hypot(*(run.deviation for run in past)):
+        grown = devices >= (1 + enough) * last.devices
+        return Verdict(grown, f"released weights are mostly noise; {last.devices} devices then, {devices} now")
+    expected = _newcomers(past, devices) + _pace(past, opened, growth) * since
+    # Less weight than the noise on it is not worth a run, however little there is so far.
+    needed = max(enough * held, _CLEAR * last.deviation)
+    worth = expected >= needed
+    compared = "at least" if worth else "less than"
+    reason = f"about {expected:.0f} of new weight is expected, {compared} the {needed:.0f} that make a run worth it"
+    return Verdict(worth, reason, expected, needed)
+
+
+def _newcomers(past: Sequence[PastRun], devices: int) -> float:
+    """What devices that are new since these runs hold, if they are like those of before."""
+    held = max(sum(run.weight for run in past), 0.0)
+    return held / max(past[-1].devices, 1) * max(devices - past[-1].devices, 0)
+
+
+def _pace(past: Sequence[PastRun], opened: float, growth: float) -> float:
+    """New weight per second from devices that were there before."""
+    last = past[-1]
+    if len(past) == 1:
+        # A first run holds what people had rated before there was a service, so that it tells nothing of their pace.
+        # As long again as it took to come is what a second run waits for, if nobody joins.
+        return growth * last.weight / max(last.at - opened, 1.0)
+    before = past[:-1]
+    own = last.weight - _newcomers(before, last.devices)
+    return max(own, 0.0) / max(last.at - before[-1].at, 1.0)

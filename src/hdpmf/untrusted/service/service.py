@@ -1,0 +1,313 @@
+"""The service: begins runs, goes on with those that were killed, and writes down how they ended."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+
+import msgspec
+
+from hdpmf.common.net import RecommenderTransport
+from hdpmf.common.net.summing import SumServers
+from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.federation import RUN_BYTES
+from hdpmf.common.protocol.versions import number_of
+from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.aggregation import Aggregation
+from hdpmf.untrusted.service.aggregation.channel import RunChannel
+from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
+from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
+from hdpmf.untrusted.service.delivery import hand_out
+from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.on_roster import OnRoster
+from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.released import answered
+from hdpmf.untrusted.service.run import Run, no_log
+from hdpmf.untrusted.service.settings import RunSettings
+
+CARRIES = 200
+"""Devices with which a run over Flower was measured to its end on two busy cores (docs/scale.md)."""
+BRIEF = 5.0
+"""Seconds that a device which takes no part in a run has for an answer, while others wait for it."""
+_BESIDE = 64  # so many of them at most between two exchanges
+
+
+class Service:
+    """A recommender with a folder.
+
+    Args:
+        folder: Its files.
+        transport: The way to devices, for runs with messages and masked sums.
+        servers: The way to the two servers, for runs with these.
+        metrics: Where things are counted.
+        admit: Lets a device connect.
+        log: Told what happens, in lines for people.
+        sleep: For tests.
+        clock: For tests.
+    """
+
+    def __init__(
+        self,
+        folder: ServiceFolder,
+        transport: RecommenderTransport | None = None,
+        *,
+        servers: SumServers | None = None,
+        metrics: Metrics | None = None,
+        admit: Callable[[DeviceCard], None] = lambda card: None,
+        log: Callable[[str], None] = no_log,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.folder = folder
+        self.metrics = Metrics() if metrics is None else metrics
+        self._way = transport
+        self._servers = servers
+        self._admit = admit
+        self._let_in: set[DeviceCard] = set()
+        self._unwritten = False  # what it is doing; it was said
+        self._log = log
+        self._sleep = sleep
+        self._clock = clock
+        self._settled: tuple[tuple[bytes, int], set[str]] = (
+            (b"", 0),
+            set(),
+        )  # who has this model, or refuses these items
+        self._told: tuple[int, set[str]] = 0, set()  # who was shown this version of the items
+        self._published = 0  # the version of the items that the public files show
+        self.metrics.listeners.append(self.write_state)
+
+    @property
+    def _transport(self) -> RecommenderTransport:
+        if self._way is None:
+            raise ConfigError("this run needs a way to devices; it is not one with two servers")
+        return OnRoster(self._way, self.folder)
+
+    def begin(self, settings: RunSettings, run: bytes | None = None) -> bytes:
+        """Write down a new run (``run``: under this id).
+
+        Everybody who is enrolled is asked, or a cohort that a public beacon chooses. A device's own ledger decides
+        which of its ratings are new to a survey; where none are, it takes part with its noise alone.
+        """
+        earlier, enrolled = self.check(settings), self.folder.enrolled
+        run = secrets.token_bytes(RUN_BYTES) if run is None else run
+        self.folder.begin_run(
+            run,
+            RunRecord(
+                settings=settings,
+                devices=enrolled.cards,
+                cohort=settings.chosen(enrolled.users),
+                earlier=tuple(past.hex() for past in earlier),
+                catalogue=number_of(self.folder.items),
+            ),
+        )
+        return run
+
+    def check(self, settings: RunSettings) -> list[bytes]:
+        """Refuse a run that cannot end well, before anybody is asked; runs whose answers it is put together with."""
+        if self.folder.unfinished() is not None:
+            raise ConfigError("a run is under way; let it end, or give it up: hdpmf recommender run FOLDER --give-up")
+        enrolled = self.folder.enrolled
+        if settings.one_round:
+            settings.survey(self.folder.known)  # refuses what this catalogue has no features for
+        earlier = self.earlier(settings)
+        if earlier and settings.labels is not None:
+            raise FederationError(
+                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are not put together with "
+                "later ones: there is one such run. Begin one without --labels, in which ratings that are new since "
+                "take part; devices that are new get the model from serve"
+            )
+        if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
+            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
+        if not enrolled.cards:
+            raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+        users = enrolled.users
+        asked = settings.chosen(users)
+        # Refuses a minimum that can never be reached.
+        settings.terms("-", users.values(), [users[device] for device in asked])
+        if settings.view != "two-servers" and len(asked) > CARRIES:
+            self._log(
+                f"{len(asked)} devices are asked, and Flower was measured to carry {CARRIES} on two cores; sum by two "
+                "servers (hdpmf recommender servers), or ask a part of them: --cohort"
+            )
+        return earlier
+
+    def conduct(self, run: bytes) -> RunOutcome:
+        """A run that was begun, to its end."""
+        record = self.folder.record(run)
+        earlier = [self.answered(bytes.fromhex(name)) for name in record.earlier]
+        try:
+            outcome = self._run(run, record).conduct(earlier=earlier)
+        except FederationError:
+            self.write_state()  # with the reasons why devices refused
+            raise
+        self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
+        if record.settings.view == "two-servers":
+            self.publish()
+        self.write_state()
+        return outcome
+
+    def _run(self, run: bytes, record: RunRecord) -> Run:
+        return Run(
+            settings=record.settings,
+            table=self.folder.items_of(run),
+            enrolled=Enrolled(record.devices),
+            aggregation=self._aggregation(record.settings),
+            id=run,
+            only=frozenset(record.cohort),
+            files=self.folder.run_files(run),
+            pace=self.folder.config.pace,
+            metrics=self.metrics,
+            log=self._log,
+            sleep=self._sleep,
+        )
+
+    def _aggregation(self, settings: RunSettings) -> Aggregation:
+        """Return the way in which a run with these settings collects contributions."""
+        if settings.view != "two-servers":
+            kind = Masks if settings.view == "sums" else Direct
+            return kind(self._transport, meanwhile=partial(self._serve_others, set()))
+        pinned = pinned_servers(self.folder.path)
+        if pinned is None or self._servers is None:
+            raise ConfigError("no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json")
+        keys = load_keys(self.folder.path, self.folder.config.name)
+        return TwoServers(pinned, keys, self._servers, publish=self.publish, clock=self._clock)
+
+    def publish(self, task: bytes | None = None) -> None:
+        """Show devices the task under way, and the last result."""
+        PublicFiles(self.folder).write(task)
+        self._published = number_of(self.folder.shown)
+
+    def publish_items(self) -> None:
+        """Show devices a new version of the catalogue, if there is one and no run is under way."""
+        if self.folder.unfinished() is None and number_of(self.folder.shown) != self._published:
+            self.publish()
+
+    def let_in(self) -> None:
+        """Let those connect that are enrolled by now."""
+        for card in set(self.folder.enrolled.cards) - self._let_in:
+            self._admit(card)
+            self._let_in.add(card)
+
+    def hand_out(self, only: Collection[str] | None = None, turn: float | None = None) -> int:
+        """Give the last result to devices that are there and do not have it yet; how many took it.
+
+        Args:
+            only: To these; to everybody where not given.
+            turn: Seconds that a device has for an answer.
+        """
+        model = self.folder.model()
+        if model is None:
+            raise FederationError("there is no model to hand out; let a run end first")
+        run = bytes.fromhex(model.about["run"])
+        files = self.folder.run_files(run)
+        checkpoint = files.load()
+        have = set(map(self.folder.identity_now, checkpoint.delivered))  # also where a device has new keys since
+        here = self._transport.present() if only is None else frozenset(only)
+        wanting = (here & set(self.folder.enrolled.users)) - have
+        items = self.folder.shown
+        if self._settled[0] != (run, number_of(items)):
+            self._settled = (run, number_of(items)), set()
+        took, refused = hand_out(
+            model,
+            items,
+            RunChannel(self._transport, run, self.metrics),
+            wanting - self._settled[1],
+            self.folder.config.pace.deadline if turn is None else turn,
+        )
+        self._settled[1].update(refused | took)
+        if took:
+            checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
+            files.save(checkpoint)
+            self._log(f"{len(took)} more devices have the model")
+        return len(took)
+
+    def _serve_others(self, asked: set[str], at_work: Collection[str]) -> None:
+        """In a run: who takes no part in it gets the last result, as at any other time.
+
+        Where exchanges wait for it, a device has a short turn, and that once in the run (``asked``).
+        """
+        self.let_in()
+        self.write_state()
+        if not at_work:
+            if self.folder.model() is not None:
+                self.hand_out()
+            return
+        others = sorted(self._transport.present() - set(at_work) - asked)[:_BESIDE]
+        asked.update(others)
+        if others and self.folder.model() is not None:
+            self.hand_out(others, BRIEF)
+
+    def hand_out_items(self) -> None:
+        """Show a new version of the catalogue to devices that are there: people can rate what is new before a run.
+
+        Each device is asked once while this process runs; whoever says nothing gets it with the next run.
+        """
+        items = self.folder.shown
+        number = number_of(items)
+        if number == 1:
+            return  # it comes with the first run
+        if self._told[0] != number:
+            self._told = number, set()
+        asked = (self._transport.present() & set(self.folder.enrolled.users)) - self._told[1]
+        self._told[1].update(asked)
+        if asked:
+            channel = RunChannel(self._transport, bytes(RUN_BYTES), self.metrics)
+            channel.send_items(asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline)
+
+    def write_state(self) -> None:
+        """Write down what the service is doing. On a full disk it does it all the same."""
+        try:
+            self.folder.write_state(msgspec.json.encode(self.metrics.as_dict()))
+        except StorageError as error:
+            if not self._unwritten:
+                self._log(str(error))
+            self._unwritten = True
+        else:
+            self._unwritten = False
+
+    def give_up(self, run: bytes) -> None:
+        """End a run without a result. What devices have paid for it stays paid."""
+        self.folder.finish(run, None, msgspec.json.encode({"run": run.hex(), "given_up": True}))
+        if self.folder.record(run).settings.view == "two-servers":
+            self.publish()  # nobody should report any more
+
+    def earlier(self, settings: RunSettings) -> list[bytes]:
+        """Finished surveys that ask the same of a rating, so that their answers can be put together."""
+        if not settings.one_round:
+            return []
+        alike = []
+        for run in self.folder.runs():
+            before = self.folder.record(run).settings
+            if before.method != settings.method or not self.folder.run_files(run).load().answer:
+                continue
+            if before.labels is not None and settings.labels is None:
+                continue  # a fresh start, with ratings that are new since
+            if not self._asks_the_same(before, settings):
+                raise ConfigError(
+                    f"run {run.hex()[:12]} asked the same ratings in another way (design, coding, labels; of bits "
+                    "also epsilon), they answer once, and the answers cannot be put together; ask as it did"
+                )
+            alike.append(run)
+        return alike
+
+    def answered(self, run: bytes) -> Answered:
+        """What a run that has ended released, and how many times the whole noise is in it."""
+        return answered(self.folder, run)
+
+    def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
+        """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may not."""
+        if (before.labels is None) != (now.labels is None):
+            return False
+        known = self.folder.known
+        asked, asks = before.survey(known), now.survey(known)
+        alike = (asked.design, asked.coding) == (asks.design, asks.coding)
+        return alike and (asked.epsilon == asks.epsilon or now.kind.family != "bits")

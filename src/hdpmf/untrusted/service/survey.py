@@ -1,0 +1,268 @@
+"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
+
+With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the grouping. The facts
+come in the message after the last job's. Bits are a data set that the recommender keeps; a model for lists is trained
+on it and follows the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.privacy.claims import claim_of
+from hdpmf.common.protocol import (
+    BitContribution,
+    Grouping,
+    ItemFacts,
+    Message,
+    Popularity,
+    SumContribution,
+    Survey,
+    decode,
+    encode,
+)
+from hdpmf.common.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
+from hdpmf.common.protocol.lists import digest_of
+from hdpmf.errors import FederationError
+from hdpmf.untrusted.recommender.feasibility import clamp_to_feasible
+from hdpmf.untrusted.recommender.lists import check_trainable, train_list_model
+from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
+from hdpmf.untrusted.recommender.release import Release, joined
+from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.untrusted.service.run_files import Checkpoint, kept
+
+if TYPE_CHECKING:
+    from hdpmf.untrusted.service.run import Run
+
+T = TypeVar("T")
+
+Sum = TypeVar("Sum", SumContribution, Popularity)
+
+
+class SurveyRun:
+    """Asks devices once and keeps the answer.
+
+    Args:
+        run: The run; devices have agreed to its terms.
+        earlier: What came of earlier surveys of the same design.
+    """
+
+    def __init__(self, run: Run, earlier: Sequence[Answered] = ()) -> None:
+        self._run = run
+        self._earlier = tuple(earlier)
+        settings = run.settings
+        if settings.kind.family == "bits":
+            check_trainable(settings.list_model)
+        self.survey: Survey = settings.survey(run.known, settings.sharing(run.enrolled.users.values()))
+        self._recommender = OneRoundRecommender(
+            self.survey,
+            run.known.features,
+            score=settings.labels,
+            n_patterns=settings.patterns,
+            retired=run.known.retired,
+        )
+
+    def conduct(self) -> tuple[Answer, ItemFacts]:
+        """Return the answers of this run's devices, and the facts from all answers."""
+        run, checkpoint = self._run, self._run.checkpoint
+        if checkpoint.stage == "open":
+            checkpoint.stage = "count" if self.survey.labels else "work"
+        if checkpoint.stage == "count":
+            self._count()
+        if checkpoint.stage == "work":
+            self._ask()
+        answer = kept_answer(checkpoint)
+        if self.survey.labels:
+            self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
+        facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
+        self._train_lists([*(past.answer for past in self._earlier), answer])
+        lists = checkpoint.lists
+        facts = msgspec.structs.replace(facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None)
+        if checkpoint.stage == "deliver":
+            run.stage("handing out the item facts")
+            run.deliver(checkpoint.agreed, facts_number(facts), facts, lists)
+        return answer, facts
+
+    def _train_lists(self, answers: Sequence[Answer]) -> None:
+        """Keep bits as a data set, and train a model for lists on it. Neither asks anything of anybody."""
+        run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
+        if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
+            return
+        known = run.known
+        release = Release(
+            # A data set stands by itself: whichever version of a catalogue it is from, it is about these items.
+            msgspec.structs.replace(self.survey, catalogue=fingerprint(known.items, known.features)),
+            joined([answer for answer in answers if isinstance(answer, BitContribution)]),
+            known.items,
+            claim_of(settings.kind, settings.epsilon),
+            f"run {run.id.hex()}",
+            item_table=known.item_table,
+            features=known.features,
+        )
+        run.files.keep_release(release)
+        run.stage("training a model for lists")
+        # Kept before it is sent: whoever goes on after a kill sends the same bytes, which the facts name.
+        checkpoint.lists = encode(train_list_model(settings.list_model, release.presence).table())
+        run.save()
+
+    def _noises(self) -> float:
+        """Return how many times the whole noise is in the answer: every secure sum comes with noise of its own."""
+        aggregation = self._run.aggregation
+        if self.survey.labels or self.survey.design == "L":
+            return aggregation.noises
+        return max(aggregation.surplus(self._run.checkpoint.members), 1.0)
+
+    def _count(self) -> None:
+        """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
+        run, checkpoint, survey = self._run, self._run.checkpoint, self.survey
+        job = Job(
+            number=0,
+            words="counting what is rated",
+            offer=survey,
+            asked=checkpoint.agreed,
+            kind=Popularity,
+            summation=Summation(
+                layout=lambda n: popularity_layout(survey, n),
+                read=lambda n, total: popularity_from_sum(survey, n, total),
+            ),
+            part="counts",
+        )
+        self._begin(job)
+        collected = run.aggregation.collect(job)
+        counted = self._possible(collected.value, collected)
+        grouping = self._recommender.group([counted], run.aggregation.noises)
+        # Kept before it is sent: whoever goes on after a kill sends the same.
+        checkpoint.counted = encode(counted)
+        checkpoint.round = encode(grouping)
+        checkpoint.stage = "work"
+        self._end(job, collected)
+
+    def _ask(self) -> None:
+        run, checkpoint = self._run, self._run.checkpoint
+        collected: Collected[BitContribution] | Collected[SumContribution]
+        answer: Answer
+        if self.survey.design == "L":
+            job = self._bits()
+            self._begin(job)
+            collected = run.aggregation.collect(job)
+            answer = collected.value
+            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            self._end(job, collected)
+        else:
+            sums = self._sums()
+            self._begin(sums)
+            summed = run.aggregation.collect(sums)
+            answer = self._possible(summed.value, summed)
+            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            self._end(sums, summed)
+
+    def _bits(self) -> Job[BitContribution]:
+        users, n_items = self._run.enrolled.users, self.survey.n_items
+        return Job(
+            number=0,
+            words="asking the survey",
+            offer=self.survey,
+            asked=self._run.checkpoint.agreed,
+            kind=BitContribution,
+            tally=lambda: _BitTally(users, n_items),
+        )
+
+    def _sums(self) -> Job[SumContribution]:
+        checkpoint, survey = self._run.checkpoint, self.survey
+        grouping = kept(checkpoint.round, Grouping) if survey.labels else None
+        heads = 0 if grouping is None else len(grouping.heads)
+        return Job(
+            number=0 if grouping is None else 1,
+            words="asking the survey" if grouping is None else "asking by labels",
+            offer=grouping or survey,
+            # By labels only those whose weights are counted: the two sums are to be about the same ratings.
+            asked=checkpoint.agreed if grouping is None else checkpoint.members,
+            kind=SumContribution,
+            summation=Summation(
+                layout=lambda n: survey_layout(survey, n, heads),
+                read=lambda n, total: contribution_from_sum(survey, n, total, heads),
+            ),
+            part="whole" if grouping is None else "labels",
+            grouping=grouping,
+        )
+
+    def _possible(self, answer: Sum, collected: Collected[Sum]) -> Sum:
+        """Return a sum as the users behind it can have made it."""
+        answer, changed = clamp_to_feasible(self.survey, answer, collected.users, collected.noises)
+        self._run.impossible(changed, collected.users)
+        return answer
+
+    def _begin(self, job: Job[T]) -> None:
+        run = self._run
+        run.stage(job.words)
+        run.metrics.members = len(run.checkpoint.agreed)
+        run.metrics.round_begins(job.number + 1)
+
+    def _end(self, job: Job[T], collected: Collected[T]) -> None:
+        run, checkpoint = self._run, self._run.checkpoint
+        checkpoint.members = tuple(sorted(collected.devices or ()))
+        checkpoint.users.append(collected.users)
+        checkpoint.seconds.append(run.metrics.round_ends(collected.users))
+        run.save()
+        run.aggregation.forget(job.number)
+
+
+class _BitTally(Tally[BitContribution]):
+    """Every device's bits, with senders counted over all devices."""
+
+    expected = (BitContribution,)
+
+    def __init__(self, users: Mapping[str, int], n_items: int) -> None:
+        self._users = users
+        self._n_items = n_items
+        self._parts: dict[str, BitContribution] = {}
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Take a device's bits."""
+        if not isinstance(message, BitContribution):
+            return "unexpected"
+        reason = _implausible(message, self._users[device], self._n_items)
+        if reason is None:
+            self._parts[device] = message
+        return reason
+
+    def total(self, devices: Collection[str]) -> BitContribution:
+        """Return the bits of these devices as if one had sent them, in the order of their names."""
+        order = sorted(devices)
+        parts = [self._parts[device] for device in order]
+        starts = np.concatenate(([0], np.cumsum([self._users[device] for device in order]))).astype(np.int64)
+        return BitContribution(
+            senders=np.concatenate([part.senders + start for part, start in zip(parts, starts, strict=False)]),
+            items=np.concatenate([part.items for part in parts]),
+            units=np.concatenate([part.units for part in parts]),
+            plus=np.concatenate([part.plus for part in parts]),
+        )
+
+
+def kept_answer(checkpoint: Checkpoint) -> Answer:
+    """Return what the devices of a run answered."""
+    answer = decode(checkpoint.answer)
+    if not isinstance(answer, Answer):
+        raise FederationError("the checkpoint holds no answer to the survey; start a new run")
+    return answer
+
+
+def facts_number(facts: ItemFacts) -> int:
+    """Return the number of the message that brings the item facts: after the last job's."""
+    return 2 if facts.labels else 1
+
+
+def _implausible(bits: BitContribution, users: int, n_items: int) -> str | None:
+    """Return why these bits cannot be those of so many users, or None."""
+    if len(bits.items) == 0:
+        return None
+    if int(bits.items.max()) >= n_items or int(bits.senders.max()) >= users:
+        return "range"
+    pairs = bits.senders * n_items + bits.items
+    return "duplicate" if len(np.unique(pairs)) < len(pairs) else None
